@@ -5,7 +5,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::wait::DEADLINE;
 
@@ -27,6 +31,7 @@ pub struct Client {
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 /// A response as it was received.
@@ -129,6 +134,39 @@ impl Client {
         }
     }
 
+    /// Connects over TLS, and completes the handshake.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket and of the session.
+    pub fn try_connect_tls(
+        address: SocketAddr,
+        name: &str,
+        config: &Arc<ClientConfig>,
+    ) -> io::Result<Self> {
+        let mut client = Self::try_connect(address)?;
+        let Socket::Tcp(stream) = client.socket else { unreachable!("it is connected over TCP") };
+        // A tick would end the handshake.
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let session = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut stream = StreamOwned::new(session, stream);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        stream.sock.set_read_timeout(Some(TICK))?;
+        client.socket = Socket::Tls(Box::new(stream));
+        Ok(client)
+    }
+
+    /// Returns the TLS session.
+    pub fn session(&self) -> &ClientConnection {
+        match &self.socket {
+            Socket::Tls(stream) => &stream.conn,
+            _ => panic!("not a TLS connection"),
+        }
+    }
+
     /// Sets how long to wait for responses.
     pub fn patience(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -139,6 +177,7 @@ impl Client {
     pub fn tcp(&self) -> &TcpStream {
         match &self.socket {
             Socket::Tcp(stream) => stream,
+            Socket::Tls(stream) => &stream.sock,
             Socket::Unix(_) => panic!("not a TCP connection"),
         }
     }
@@ -159,6 +198,7 @@ impl Client {
         match &mut self.socket {
             Socket::Tcp(stream) => stream.write_all(bytes.as_ref()),
             Socket::Unix(stream) => stream.write_all(bytes.as_ref()),
+            Socket::Tls(stream) => stream.write_all(bytes.as_ref()).and_then(|()| stream.flush()),
         }
     }
 
@@ -181,9 +221,14 @@ impl Client {
 
     /// Closes the direction to the server.
     pub fn finish(&mut self) -> &mut Self {
-        match &self.socket {
+        match &mut self.socket {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
             Socket::Unix(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+            Socket::Tls(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush().unwrap();
+                stream.sock.shutdown(Shutdown::Write).unwrap();
+            }
         }
         self
     }
@@ -311,6 +356,7 @@ impl Client {
         match &mut self.socket {
             Socket::Tcp(stream) => stream.read(&mut buffer),
             Socket::Unix(stream) => stream.read(&mut buffer),
+            Socket::Tls(stream) => stream.read(&mut buffer),
         }
     }
 
@@ -332,6 +378,7 @@ impl Client {
         match &self.socket {
             Socket::Tcp(stream) => stream.set_read_timeout(tick).unwrap(),
             Socket::Unix(stream) => stream.set_read_timeout(tick).unwrap(),
+            Socket::Tls(stream) => stream.sock.set_read_timeout(tick).unwrap(),
         }
         self.tick = tick;
     }
@@ -391,6 +438,7 @@ impl Client {
             let result = match &mut self.socket {
                 Socket::Tcp(stream) => stream.read(&mut buffer),
                 Socket::Unix(stream) => stream.read(&mut buffer),
+                Socket::Tls(stream) => stream.read(&mut buffer),
             };
             match result {
                 Ok(0) => return Err(Ended::Closed(std::mem::take(&mut self.input))),

@@ -21,6 +21,7 @@ mod latency;
 mod load;
 mod process;
 mod server;
+pub mod tls;
 mod wait;
 
 pub use browser::Browser;

@@ -85,6 +85,12 @@ impl Input {
         &self.storage[self.start..self.end]
     }
 
+    /// Returns the unread bytes to be decrypted in place.
+    #[cfg(feature = "tls")]
+    pub(crate) fn unread_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.start..self.end]
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.end

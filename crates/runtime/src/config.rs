@@ -49,6 +49,10 @@ pub struct ServerConfig {
     pub(crate) connections_per_client_max: PerClient,
     pub(crate) backlog: u32,
     pub(crate) head_timeout: Duration,
+    #[cfg(feature = "tls")]
+    pub(crate) handshake_timeout: Duration,
+    #[cfg(feature = "tls")]
+    pub(crate) handshakes_max: usize,
     pub(crate) keep_alive_timeout: Duration,
     pub(crate) content_timeout: Duration,
     pub(crate) write_timeout: Duration,
@@ -92,6 +96,10 @@ impl Default for ServerConfig {
             connections_per_client_max: PerClient::Half,
             backlog: BACKLOG,
             head_timeout: Duration::from_secs(10),
+            #[cfg(feature = "tls")]
+            handshake_timeout: Duration::from_secs(10),
+            #[cfg(feature = "tls")]
+            handshakes_max: available_parallelism().map_or(1, usize::from),
             keep_alive_timeout: Duration::from_secs(75),
             content_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
@@ -119,6 +127,8 @@ impl ServerConfig {
     pub fn strict() -> Self {
         Self {
             head_timeout: Duration::from_secs(5),
+            #[cfg(feature = "tls")]
+            handshake_timeout: Duration::from_secs(5),
             keep_alive_timeout: Duration::from_secs(10),
             content_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(10),
@@ -270,6 +280,24 @@ impl ServerConfig {
     /// read. Default: 10 s.
     pub fn head_timeout(mut self, timeout: Duration) -> Self {
         self.head_timeout = timeout.min(TIMEOUT_MAX);
+        self
+    }
+
+    /// Sets how long a TLS handshake may take. The time begins when the connection is accepted and
+    /// includes a PROXY header. It is one deadline for the whole handshake. Default: 10 s.
+    #[cfg(feature = "tls")]
+    pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
+        self.handshake_timeout = timeout.min(TIMEOUT_MAX);
+        self
+    }
+
+    /// Sets how many TLS handshakes are computed at once, on threads of their own beside
+    /// [`threads_max`](Self::threads_max). Further ones wait. A full handshake takes about a
+    /// millisecond of pure computing, so that more of them than cores delay requests. Default: one
+    /// per core.
+    #[cfg(feature = "tls")]
+    pub fn handshakes_max(mut self, handshakes: usize) -> Self {
+        self.handshakes_max = handshakes.max(1);
         self
     }
 

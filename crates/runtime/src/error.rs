@@ -30,15 +30,37 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 )]
 #[derive(Debug)]
 pub(crate) enum Kind {
-    Resolve { address: String, source: io::Error },
-    Bind { address: SocketAddr, source: io::Error },
-    BindPath { path: PathBuf, source: io::Error },
-    NoAddress { address: String },
+    Resolve {
+        address: String,
+        source: io::Error,
+    },
+    Bind {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    BindPath {
+        path: PathBuf,
+        source: io::Error,
+    },
+    NoAddress {
+        address: String,
+    },
     NoListener,
-    Start { what: &'static str, source: io::Error },
+    #[cfg(feature = "tls")]
+    Tls {
+        source: io::Error,
+    },
+    Start {
+        what: &'static str,
+        source: io::Error,
+    },
     AlreadyServing,
-    Signals { source: io::Error },
-    Respond { source: io::Error },
+    Signals {
+        source: io::Error,
+    },
+    Respond {
+        source: io::Error,
+    },
 }
 
 impl Error {
@@ -65,6 +87,8 @@ impl Error {
             | Kind::Start { source, .. }
             | Kind::Signals { source }
             | Kind::Respond { source } => Some(source.kind()),
+            #[cfg(feature = "tls")]
+            Kind::Tls { source } => Some(source.kind()),
             Kind::NoAddress { .. } | Kind::NoListener | Kind::AlreadyServing => None,
         }
     }
@@ -88,6 +112,8 @@ impl fmt::Display for Error {
             Kind::NoListener => {
                 f.write_str("the server has no address to listen on: call `bind` on the builder")
             }
+            #[cfg(feature = "tls")]
+            Kind::Tls { source } => source.fmt(f),
             Kind::Start { what, source } => write!(f, "cannot start {what}: {source}"),
             Kind::AlreadyServing => {
                 f.write_str("the server is already serving: one server has one service")
@@ -114,6 +140,8 @@ impl StdError for Error {
             | Kind::Start { source, .. }
             | Kind::Signals { source }
             | Kind::Respond { source } => Some(source),
+            #[cfg(feature = "tls")]
+            Kind::Tls { source } => source.source(),
             Kind::NoAddress { .. } | Kind::NoListener | Kind::AlreadyServing => None,
         }
     }

@@ -41,6 +41,8 @@ mod queue;
 mod server;
 mod service;
 mod sync;
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
 
 /// The examples of the README.
@@ -74,4 +76,8 @@ pub use crate::service::response::{Response, ResponseBody};
 pub use crate::service::status::IntoStatus;
 pub use crate::service::tcp;
 pub use crate::service::{Plan, Service};
+#[cfg(feature = "tls")]
+pub use crate::tls::Tls;
 pub use crate::transport::Peer;
+#[cfg(feature = "tls")]
+pub use crate::transport::tls_info::TlsInfo;

@@ -54,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) routes_forgotten: Counter,
     pub(crate) upgraded: Counter,
     pub(crate) cancelled: Counter,
+    #[cfg(feature = "tls")]
+    pub(crate) handshakes: Counter,
 }
 
 /// The values that are read elsewhere at the moment of a snapshot.
@@ -132,6 +134,9 @@ pub struct Metrics {
     /// Requests since the start whose handlers asked to be told when their client has gone, and
     /// were told: see [`Cancel`](crate::Cancel).
     pub cancelled: u64,
+    /// TLS handshakes completed since the start.
+    #[cfg(feature = "tls")]
+    pub handshakes: u64,
     /// Requests that now wait for a thread of the pool.
     pub waiting: usize,
     /// Bytes that are now buffered for all peers.
@@ -206,6 +211,8 @@ impl Counters {
             routes_forgotten: self.routes_forgotten.get(),
             upgraded: self.upgraded.get(),
             cancelled: self.cancelled.get(),
+            #[cfg(feature = "tls")]
+            handshakes: self.handshakes.get(),
             waiting,
             memory_used,
             memory_max,

@@ -3,6 +3,8 @@
 
 pub(crate) mod clients;
 pub(crate) mod descriptors;
+#[cfg(feature = "tls")]
+pub(crate) mod handshakes;
 pub(crate) mod memory;
 pub(crate) mod permits;
 pub(crate) mod refusal;

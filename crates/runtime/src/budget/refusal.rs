@@ -47,10 +47,16 @@ pub enum Refusal {
     /// The connection does not begin with a valid [PROXY
     /// header](crate::ServerBuilder::proxy_protocol): it is closed.
     ProxyHeader,
+    /// A TLS handshake failed or did not complete in time: the connection is closed with an alert.
+    Handshake,
+    /// Too many TLS handshakes already wait to be computed: the connection is closed.
+    Handshakes,
+    /// A request without TLS came to an address that expects it: `400`.
+    NotTls,
 }
 
 /// The reasons other than parse errors, in the order of their rows.
-const OTHERS: [Refusal; 7] = [
+const OTHERS: [Refusal; 10] = [
     Refusal::Late,
     Refusal::Stalled,
     Refusal::Overloaded,
@@ -58,6 +64,9 @@ const OTHERS: [Refusal; 7] = [
     Refusal::ClientConnections,
     Refusal::ClientThreads,
     Refusal::ProxyHeader,
+    Refusal::Handshake,
+    Refusal::Handshakes,
+    Refusal::NotTls,
 ];
 
 const ROWS: usize = ParseError::ALL.len() + OTHERS.len();
@@ -68,8 +77,13 @@ impl Refusal {
         match self {
             Self::Request(error) => Some(error.status()),
             Self::Late => Some(408),
+            Self::NotTls => Some(400),
             Self::Overloaded | Self::Memory | Self::ClientThreads => Some(503),
-            Self::Stalled | Self::ClientConnections | Self::ProxyHeader => None,
+            Self::Stalled
+            | Self::ClientConnections
+            | Self::ProxyHeader
+            | Self::Handshake
+            | Self::Handshakes => None,
         }
     }
 
@@ -87,6 +101,7 @@ impl Refusal {
                 | Self::ClientConnections
                 | Self::ClientThreads
                 | Self::ProxyHeader
+                | Self::Handshakes
         )
     }
 }
@@ -102,6 +117,9 @@ impl fmt::Display for Refusal {
             Self::ClientConnections => f.write_str("client has too many connections"),
             Self::ClientThreads => f.write_str("too many threads wait for the client"),
             Self::ProxyHeader => f.write_str("no valid PROXY header"),
+            Self::Handshake => f.write_str("TLS handshake failed"),
+            Self::Handshakes => f.write_str("too many TLS handshakes wait"),
+            Self::NotTls => f.write_str("request without TLS"),
         }
     }
 }

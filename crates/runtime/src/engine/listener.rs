@@ -5,21 +5,33 @@ use std::net::{SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::budget::clients::ClientConnection;
-use crate::config::BACKLOG;
+use crate::config::{BACKLOG, ServerConfig};
 use crate::error::{Error, Kind};
+#[cfg(feature = "tls")]
+use crate::tls::acceptor::Acceptor;
 use crate::transport::{Peer, Transport};
 
 /// A bound address. It already listens, so the port is taken and peers wait until the engine runs.
 #[derive(Debug)]
 pub(crate) struct Bound {
     socket: BoundSocket,
-    /// Whether every connection begins with a PROXY header.
+    pub(crate) entry: Entry,
+}
+
+/// What every connection to an address begins with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    /// A PROXY header.
     pub(crate) expects_proxy_header: bool,
+    /// A TLS handshake.
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Arc<Acceptor>>,
 }
 
 #[derive(Debug)]
@@ -133,9 +145,20 @@ fn local_address(socket: &Socket) -> Option<SocketAddr> {
     socket.local_addr().ok()?.as_socket()
 }
 
+impl Entry {
+    /// Returns how long it may take, with the head behind it if nothing else counts.
+    pub(crate) fn timeout(&self, config: &ServerConfig) -> Duration {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return config.handshake_timeout;
+        }
+        config.head_timeout
+    }
+}
+
 impl From<BoundSocket> for Bound {
     fn from(socket: BoundSocket) -> Self {
-        Self { socket, expects_proxy_header: false }
+        Self { socket, entry: Entry::default() }
     }
 }
 
@@ -150,7 +173,7 @@ impl Bound {
 
     /// Listens with one to `loops` sockets.
     pub(crate) fn listen(self, backlog: u32, loops: usize) -> io::Result<Vec<Listener>> {
-        let expects_proxy_header = self.expects_proxy_header;
+        let entry = self.entry;
         match self.socket {
             BoundSocket::Tcp { socket, address } => {
                 let mut sockets = Vec::with_capacity(loops);
@@ -163,7 +186,7 @@ impl Bound {
                     socket.listen(self::backlog(backlog))?;
                     let socket =
                         ListenerSocket::Tcp(mio::net::TcpListener::from_std(socket.into()));
-                    Ok(Listener { socket, expects_proxy_header })
+                    Ok(Listener { socket, entry: entry.clone() })
                 };
                 sockets.into_iter().map(listen).collect()
             }
@@ -171,7 +194,7 @@ impl Bound {
             BoundSocket::Unix { listener, path } => {
                 let listener = mio::net::UnixListener::from_std(listener);
                 let socket = ListenerSocket::Unix { listener, _path: path };
-                Ok(vec![Listener { socket, expects_proxy_header }])
+                Ok(vec![Listener { socket, entry }])
             }
         }
     }
@@ -191,7 +214,7 @@ impl Bound {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: ListenerSocket,
-    expects_proxy_header: bool,
+    entry: Entry,
 }
 
 #[derive(Debug)]
@@ -209,7 +232,7 @@ enum ListenerSocket {
 pub(crate) struct Accepted {
     pub(crate) transport: Transport,
     pub(crate) peer: Peer,
-    pub(crate) expects_proxy_header: bool,
+    pub(crate) entry: Entry,
     /// Counts this connection for its client, if connections per client are limited.
     pub(crate) place: Option<Arc<ClientConnection>>,
 }
@@ -227,12 +250,7 @@ impl Listener {
                 (Transport::unix(stream), Peer::Unix)
             }
         };
-        Ok(Accepted {
-            transport,
-            peer,
-            expects_proxy_header: self.expects_proxy_header,
-            place: None,
-        })
+        Ok(Accepted { transport, peer, entry: self.entry.clone(), place: None })
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -22,6 +22,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::budget::clients::Clients;
 use crate::budget::descriptors;
+#[cfg(feature = "tls")]
+use crate::budget::handshakes::Handshakes;
 use crate::budget::memory::Memory;
 use crate::budget::refusal::Refusals;
 use crate::budget::seats::{Seats, VITAL_SEATS};
@@ -30,9 +32,11 @@ use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
 use crate::config::{PerClient, ServerConfig};
 use crate::engine::cancel::{Cancels, RUNNERS_MAX};
+#[cfg(feature = "tls")]
+use crate::engine::connection::Connection;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::engine::incoming::IncomingRequest;
-use crate::engine::listener::Bound;
+use crate::engine::listener::{Bound, Entry};
 use crate::engine::task::{Call, Task};
 use crate::error::{Kind, Result};
 use crate::execution::crowd::Crowd;
@@ -43,12 +47,16 @@ use crate::execution::watchdog::Watchdog;
 use crate::metrics::{Counters, Gauges, Metrics};
 use crate::pool::{Pool, PoolConfig, Reservation};
 use crate::protocol::Guest;
+#[cfg(feature = "tls")]
+use crate::protocol::handshake::Handshake;
 use crate::protocol::http::Http;
 use crate::protocol::preamble::Preamble;
 use crate::protocol::raw::Raw;
 use crate::queue::MessageQueue;
 use crate::service::Site;
 use crate::service::tcp::TcpService;
+#[cfg(feature = "tls")]
+use crate::tls;
 
 /// Maximum number of threads that lead a loop, or have lost theirs during a call that has not
 /// returned.
@@ -86,6 +94,9 @@ pub(crate) struct Engine {
     /// Decides which requests get a thread of the pool. It bounds how many wait, so the pool's own
     /// queue needs no tighter bound.
     pub(crate) seats: Seats<Box<Call>>,
+    /// Decides which TLS handshakes are computed now.
+    #[cfg(feature = "tls")]
+    pub(crate) handshakes: Handshakes<Box<Connection>>,
     /// The budget for buffered bytes of all peers.
     pub(crate) memory: Arc<Memory>,
     /// The contents that handlers read while they arrive.
@@ -171,6 +182,10 @@ impl Engine {
     fn new(config: ServerConfig, backend: Backend) -> Arc<Self> {
         let loops = config.event_loops;
         let connections_max = connections_max(&config);
+        #[cfg(feature = "tls")]
+        let handshakes_max = config.handshakes_max;
+        #[cfg(not(feature = "tls"))]
+        let handshakes_max = 0;
         let pool = PoolConfig::new()
             .thread_name(config.thread_name.clone())
             .threads_max(config.threads_max)
@@ -180,8 +195,9 @@ impl Engine {
             // lost their loop and have not returned, because a loop that is taken needs a new
             // leader at once. A route that costs a thread its loop does not run on loops any more,
             // so there is at most one such thread per execution key. Threads for vital requests are
-            // added as well.
-            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX)
+            // added as well, and those that compute handshakes or tell handlers that their clients
+            // have gone: handlers that block must not keep new connections out.
+            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX + handshakes_max)
             .patient();
         let clients = match config.connections_per_client_max {
             PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
@@ -198,6 +214,8 @@ impl Engine {
             backend,
             pool: Pool::new(pool, Task::run),
             seats: seats.notifying(Weak::<Self>::clone(engine)),
+            #[cfg(feature = "tls")]
+            handshakes: Handshakes::new(handshakes_max),
             memory,
             streams,
             routes: Routes::new(),
@@ -217,13 +235,21 @@ impl Engine {
     }
 
     /// Returns the first guest of an accepted connection.
-    pub(crate) fn first_guest(&self, expects_proxy_header: bool) -> Guest {
+    pub(crate) fn first_guest(&self, entry: Entry) -> Guest {
         let guest = match &self.backend {
             Backend::Service(site) => Guest::Http(Http::new(Some(Arc::clone(site)))),
             Backend::Program(_) => Guest::Http(Http::new(None)),
             Backend::Tcp(service) => Guest::Raw(Box::new(Raw::new(Arc::clone(service)))),
         };
-        if expects_proxy_header {
+        #[cfg(feature = "tls")]
+        let guest = match entry.tls {
+            Some(acceptor) => {
+                let handshake = Handshake::before(guest, tls::handshake::Handshake::new(acceptor));
+                Guest::Handshake(Box::new(handshake))
+            }
+            None => guest,
+        };
+        if entry.expects_proxy_header {
             Guest::Preamble(Box::new(Preamble::before(guest)))
         } else {
             guest
@@ -326,6 +352,8 @@ impl Engine {
         }
         // Both refer to this engine: without this, the reference cycle would keep it alive.
         drop(self.seats.close());
+        #[cfg(feature = "tls")]
+        drop(self.handshakes.close());
         drop(self.spare.lock().take());
         self.pool.close();
         self.watchdog.stop();

@@ -24,6 +24,9 @@ pub(crate) enum Task {
     Resume(Box<Connection>, Seat),
     /// Run the callbacks of handlers whose clients have gone.
     Cancel(Arc<Engine>),
+    /// Compute a step of a TLS handshake.
+    #[cfg(feature = "tls")]
+    Handshake(Box<Connection>),
     /// Run a handler that has taken over a connection.
     Detached(Box<dyn FnOnce() + Send>, Seat),
 }
@@ -63,6 +66,8 @@ impl Task {
                 });
             }
             Self::Cancel(engine) => engine.run_cancels(),
+            #[cfg(feature = "tls")]
+            Self::Handshake(connection) => worker::shake_hands(connection),
             Self::Detached(run, _seat) => run(),
         }
     }
@@ -98,6 +103,8 @@ impl fmt::Debug for Task {
             Self::Call(..) => "Call",
             Self::Resume(..) => "Resume",
             Self::Cancel(_) => "Cancel",
+            #[cfg(feature = "tls")]
+            Self::Handshake(_) => "Handshake",
             Self::Detached(..) => "Detached",
         })
     }

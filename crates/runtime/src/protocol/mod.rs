@@ -3,9 +3,13 @@
 //! never touches a socket, a poller or a thread.
 //!
 //! ```text
-//!   accepted --> Preamble (PROXY header) --> Http --101--> Raw, or a thread with a blocking socket
-//!                        |                    ^             |
-//!                        +--------> Raw ------+             +--> Raw, Http, or a thread
+//!   accepted --> Preamble (PROXY header)
+//!      |            |
+//!      +------------+--> Handshake (TLS)
+//!      |            |       |
+//!      +------------+-------+--> Http --101--> Raw, or a thread with a blocking socket
+//!                           |     ^             |
+//!                           +--> Raw            +--> Raw, Http, or a thread
 //! ```
 //!
 //! A worker asks a guest for its next [`Step`] and carries it out, until the connection has to
@@ -17,6 +21,8 @@
 //!             replaced by another guest    Leave             sends the output, then replaces it
 //!   Preamble  header                       Read              reads the socket
 //!             complete                     ClientKnown       records the client's address
+//!   Handshake records                      Read, Handshake   computes, on the pool if it is costly
+//!             complete                     Secure            gives the session to the socket
 //!   Http      head                         Read              reads; complete heads need no step
 //!             receiving: collected         Read, then Call   calls the handler
 //!             receiving: streamed          Stream            calls the handler, which reads on
@@ -33,6 +39,8 @@
 //! any other on any server. To add a protocol, add a variant here, new steps if it needs any, and
 //! the functions of the worker that carry them out.
 
+#[cfg(feature = "tls")]
+pub(crate) mod handshake;
 pub(crate) mod http;
 pub(crate) mod preamble;
 pub(crate) mod proxy;
@@ -50,6 +58,8 @@ use crate::execution::key::Route;
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::request::Request;
 use crate::service::tcp::{Closed, Protocol};
+#[cfg(feature = "tls")]
+use handshake::Handshake;
 use http::{Http, PushFailed, Streaming};
 use preamble::Preamble;
 use proxy::ProxyError;
@@ -60,6 +70,9 @@ use raw::{Event, Raw};
 pub(crate) enum Guest {
     /// Expects a PROXY header before the first protocol.
     Preamble(Box<Preamble>),
+    /// Expects a TLS handshake before the first protocol.
+    #[cfg(feature = "tls")]
+    Handshake(Box<Handshake>),
     Http(Http),
     Raw(Box<Raw>),
 }
@@ -85,6 +98,12 @@ pub(crate) enum Step {
     ClientKnown(Option<SocketAddr>),
     /// Close the connection, because its PROXY header is missing or malformed.
     RefuseProxy(ProxyError),
+    /// Call [`Handshake::advance`], on a pool thread if that is costly.
+    #[cfg(feature = "tls")]
+    Handshake,
+    /// Send the output, then give the session to the socket and call [`Guest::leave`].
+    #[cfg(feature = "tls")]
+    Secure,
     /// Call the handler of a request whose content is complete, then [`Http::respond`].
     Call(Request, Route),
     /// Call the handler of a request whose content is still arriving.
@@ -137,6 +156,8 @@ impl Guest {
             Self::Http(http) => http.step(buffers),
             Self::Raw(raw) => raw.step(buffers),
             Self::Preamble(preamble) => preamble.step(buffers),
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.step(buffers),
         }
     }
 
@@ -144,6 +165,8 @@ impl Guest {
     pub(crate) fn end_of_input(&mut self) {
         match self {
             Self::Preamble(preamble) => preamble.end(),
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.end(),
             Self::Http(http) => http.end_of_input(),
             Self::Raw(raw) => raw.end_of_input(),
         }
@@ -154,6 +177,8 @@ impl Guest {
     pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
         match self {
             Self::Preamble(preamble) => preamble.end(),
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.expire(),
             Self::Http(http) => http.expire(is_stuck, buffers),
             Self::Raw(raw) => raw.expire(is_stuck),
         }
@@ -173,6 +198,8 @@ impl Guest {
             Self::Raw(raw) => raw.deadline(clock, config),
             // The header counts against the deadline of the next guest.
             Self::Preamble(_) => None,
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.deadline(),
         }
     }
 
@@ -182,6 +209,8 @@ impl Guest {
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
         match self {
             Self::Preamble(preamble) => preamble.drain(has_input),
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.drain(has_input),
             Self::Http(http) => http.drain(has_input),
             Self::Raw(raw) => raw.drain(),
         }
@@ -207,6 +236,8 @@ impl Guest {
     pub(crate) fn waits_for(&self, has_input: bool) -> Waiting {
         match self {
             Self::Preamble(_) => Waiting::Head,
+            #[cfg(feature = "tls")]
+            Self::Handshake(_) => Waiting::Head,
             Self::Http(http) => http.waits_for(has_input),
             Self::Raw(_) => Waiting::Other,
         }
@@ -216,6 +247,8 @@ impl Guest {
     pub(crate) fn linger(&mut self, until: Instant) {
         match self {
             Self::Preamble(_) => {}
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.linger(until),
             Self::Http(http) => http.linger(until),
             Self::Raw(raw) => raw.linger(until),
         }
@@ -226,8 +259,19 @@ impl Guest {
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match self {
             Self::Preamble(preamble) => preamble.leave(),
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.leave(),
             Self::Http(http) => http.leave(),
             Self::Raw(raw) => raw.leave(),
+        }
+    }
+
+    /// Returns whether it can continue without input.
+    pub(crate) fn is_ready(&self) -> bool {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.is_complete(),
+            _ => false,
         }
     }
 
@@ -240,7 +284,12 @@ impl Guest {
 
     /// Takes the reason why the peer was refused, if it was.
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
-        self.as_http_mut()?.take_refusal()
+        match self {
+            Self::Http(http) => http.take_refusal(),
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.take_refusal(),
+            Self::Preamble(_) | Self::Raw(_) => None,
+        }
     }
 
     /// Takes the raw protocol that must still be told that its connection has ended, and the

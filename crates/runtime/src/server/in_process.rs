@@ -130,6 +130,8 @@ impl Exchange<'_> {
             | Step::ClientKnown(_)
             | Step::RefuseProxy(_)
             | Step::Notify(_) => return false,
+            #[cfg(feature = "tls")]
+            Step::Handshake | Step::Secure => return false,
         }
         true
     }

@@ -24,6 +24,8 @@ use crate::metrics::Metrics;
 use crate::queue::{MessageQueue, RecvError};
 use crate::service::tcp::TcpService;
 use crate::service::{Service, Site};
+#[cfg(feature = "tls")]
+use crate::tls::{Tls, acceptor::Acceptor};
 
 /// A server that is bound to its addresses. It answers requests after a call of
 /// [`serve`](Self::serve) or [`incoming`](Self::incoming). Clones are handles to the same server.
@@ -46,6 +48,8 @@ pub struct Server {
 
 struct Shared {
     local_addrs: Vec<SocketAddr>,
+    #[cfg(feature = "tls")]
+    acceptors: Vec<Arc<Acceptor>>,
     state: Mutex<State>,
 }
 
@@ -187,6 +191,23 @@ impl Server {
         }
     }
 
+    /// Loads the certificates and keys of all TLS addresses again, whether or not their files have
+    /// changed. New connections get the new certificates. An address whose files are broken keeps
+    /// its old ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error, which names the file.
+    #[cfg(feature = "tls")]
+    pub fn reload_tls(&self) -> Result<()> {
+        let mut result = Ok(());
+        for acceptor in &self.shared.acceptors {
+            let reloaded = acceptor.reload();
+            result = result.and(reloaded);
+        }
+        result.map_err(|source| Kind::Tls { source: source.into() }.into())
+    }
+
     /// Returns a handle that shuts the server down from any thread.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle { server: self.clone() }
@@ -317,6 +338,32 @@ impl ServerBuilder {
         Ok(self)
     }
 
+    /// Binds one more address, on which every connection begins with a TLS handshake. A request
+    /// without TLS is answered with `400`.
+    ///
+    /// ```no_run
+    /// use filoplume_runtime::{Server, Tls};
+    ///
+    /// let server = Server::builder()
+    ///     .bind_tls("0.0.0.0:443", Tls::from_pem_files("cert.pem", "key.pem"))?
+    ///     .build()?;
+    /// # drop(server);
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind), and an error that names the file if a certificate or a key cannot
+    /// be used.
+    #[cfg(feature = "tls")]
+    pub fn bind_tls(mut self, address: impl ToSocketAddrs + ToString, tls: Tls) -> Result<Self> {
+        let acceptor = Acceptor::new(tls).map_err(|source| Kind::Tls { source: source.into() })?;
+        self = self.bind(address)?;
+        let bound = self.bound.last_mut().ok_or(Kind::NoListener)?;
+        bound.entry.tls = Some(acceptor);
+        Ok(self)
+    }
+
     /// Binds one more address, a Unix socket. The server removes its file when it ends.
     ///
     /// # Errors
@@ -374,7 +421,7 @@ impl ServerBuilder {
     /// Returns an error if nothing was bound before.
     pub fn proxy_protocol(mut self) -> Result<Self> {
         let bound = self.bound.last_mut().ok_or(Kind::NoListener)?;
-        bound.expects_proxy_header = true;
+        bound.entry.expects_proxy_header = true;
         Ok(self)
     }
 
@@ -395,8 +442,16 @@ impl ServerBuilder {
             return Err(Error::from(Kind::NoListener));
         }
         let local_addrs = self.bound.iter().filter_map(Bound::local_address).collect();
+        #[cfg(feature = "tls")]
+        let acceptors = self.bound.iter().filter_map(|bound| bound.entry.tls.clone()).collect();
         let state = Mutex::new(State::Bound { config: self.config, bound: self.bound });
-        Ok(Server { shared: Arc::new(Shared { local_addrs, state }) })
+        let shared = Shared {
+            local_addrs,
+            #[cfg(feature = "tls")]
+            acceptors,
+            state,
+        };
+        Ok(Server { shared: Arc::new(shared) })
     }
 }
 

@@ -111,7 +111,18 @@ impl Write for BlockingStream {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        // A socket has sent what it has taken. A session may have more to send.
+        if self.transport.settle() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Drop for BlockingStream {
+    fn drop(&mut self) {
+        // The last handle tells the peer of the end, unless its handler was broken off.
+        if Arc::strong_count(&self.open) == 1 && !std::thread::panicking() {
+            self.transport.farewell_at_once();
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use crate::service::cancel::Cancel;
 use crate::service::latch::Latch;
 use crate::service::no_extensions;
 use crate::transport::Peer;
+#[cfg(feature = "tls")]
+use crate::transport::tls_info::TlsInfo;
 
 /// A request: its head, and its content in memory or as a reader.
 ///
@@ -33,6 +35,8 @@ pub struct Request {
     head: RequestHead,
     body: Body,
     peer: Peer,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<TlsInfo>>,
     /// The route number of the plan.
     route: Option<u32>,
     /// Fields that few requests use. They are boxed together, because all requests are moved.
@@ -51,7 +55,29 @@ struct Rare {
 impl Request {
     #[inline]
     pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
-        Self { head, body: Body::default(), peer, route: None, rare: None }
+        Self {
+            head,
+            body: Body::default(),
+            peer,
+            #[cfg(feature = "tls")]
+            tls: None,
+            route: None,
+            rare: None,
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[inline]
+    pub(crate) fn set_tls(&mut self, tls: Option<Arc<TlsInfo>>) {
+        self.tls = tls;
+    }
+
+    /// Returns the TLS session of the connection: its version, the name that the client asked for,
+    /// and the client's certificate. `None` if the connection came without TLS, or from a proxy
+    /// that has removed it.
+    #[cfg(feature = "tls")]
+    pub fn tls(&self) -> Option<&TlsInfo> {
+        self.tls.as_deref()
     }
 
     pub(crate) fn set_body(&mut self, body: Body) {
@@ -305,6 +331,8 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
             head,
             body: body.into(),
             peer: Peer::Unix,
+            #[cfg(feature = "tls")]
+            tls: None,
             route: None,
             rare: Some(Box::new(Rare { extensions: parts.extensions, ..Rare::default() })),
         })

@@ -1,12 +1,31 @@
 //! The socket of a connection: TCP or Unix. It is non-blocking under a poller and blocking on a
 //! lease.
 //!
-//! A session above the socket, such as TLS, would be a variant of `Socket`. The methods that the
-//! worker would need for it beside reads and writes already exist:
+//! A TLS [`session`] lies above the socket. Reads and writes pass through it, and so do the ends:
 //! [`has_more`](Transport::has_more), [`settle`](Transport::settle),
-//! [`farewell`](Transport::farewell) and [`abandon`](Transport::abandon). Its handshake belongs in
-//! `read` and `write`. A write that returns an error has sent nothing and is retried with the same
-//! bytes.
+//! [`farewell`](Transport::farewell) and [`abandon`](Transport::abandon) exist for its sake. Its
+//! handshake is the connection's first guest, `protocol/handshake`. A write that returns an error
+//! has sent nothing and is retried with the same bytes.
+
+/// Evaluates `$body` with the concrete socket in `$socket`.
+macro_rules! each {
+    ($transport:expr, $socket:ident => $body:expr) => {
+        match $transport {
+            Socket::Tcp($socket) => $body,
+            #[cfg(unix)]
+            Socket::Unix($socket) => $body,
+        }
+    };
+}
+
+#[cfg(feature = "tls")]
+pub(crate) mod records;
+#[cfg(feature = "tls")]
+pub(crate) mod session;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "tls")]
+pub(crate) mod tls_info;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -33,6 +52,8 @@ use crate::faults::{Call, Plan, Watched};
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: Socket,
+    #[cfg(feature = "tls")]
+    session: Option<session::Session>,
     /// Whether dropping the socket resets the connection, so that the peer does not take its end
     /// for the end of a content.
     resets: bool,
@@ -75,31 +96,21 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Evaluates `$body` with the concrete socket in `$socket`.
-macro_rules! each {
-    ($transport:expr, $socket:ident => $body:expr) => {
-        match $transport {
-            Socket::Tcp($socket) => $body,
-            #[cfg(unix)]
-            Socket::Unix($socket) => $body,
-        }
-    };
-}
-
 impl Transport {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
-        Self {
-            socket: Socket::Tcp(stream),
-            resets: false,
-            #[cfg(all(test, target_os = "linux"))]
-            faults: None,
-        }
+        Self::plain(Socket::Tcp(stream))
     }
 
     #[cfg(unix)]
     pub(crate) fn unix(stream: UnixStream) -> Self {
+        Self::plain(Socket::Unix(stream))
+    }
+
+    fn plain(socket: Socket) -> Self {
         Self {
-            socket: Socket::Unix(stream),
+            socket,
+            #[cfg(feature = "tls")]
+            session: None,
             resets: false,
             #[cfg(all(test, target_os = "linux"))]
             faults: None,
@@ -108,6 +119,15 @@ impl Transport {
 
     #[inline]
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            return self.read_session(&mut [IoSliceMut::new(buffer)]);
+        }
+        self.receive(buffer)
+    }
+
+    #[inline(always)]
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             let buffer = {
@@ -119,6 +139,10 @@ impl Transport {
     }
 
     pub(crate) fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            return self.read_session(parts);
+        }
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             {
@@ -133,6 +157,15 @@ impl Transport {
 
     #[inline]
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            return self.write_session(&[IoSlice::new(bytes)]);
+        }
+        self.send(bytes)
+    }
+
+    #[inline(always)]
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             let bytes = &bytes[..self.before(Call::Write, bytes.len())?];
@@ -141,6 +174,10 @@ impl Transport {
     }
 
     pub(crate) fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            return self.write_session(parts);
+        }
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             {
@@ -188,49 +225,65 @@ impl Transport {
     pub(crate) fn shutdown(&mut self, direction: Shutdown) -> io::Result<()> {
         #[cfg(all(test, target_os = "linux"))]
         self.before(Call::Shutdown, 0)?;
+        #[cfg(feature = "tls")]
+        if direction == Shutdown::Write {
+            self.farewell();
+        }
         each!(&self.socket, socket => socket.shutdown(direction))
     }
 
     /// Returns whether a read may return data of which the poller does not report, because it was
     /// received together with earlier data. A plain socket buffers nothing.
     #[inline]
-    #[expect(
-        clippy::unused_self,
-        reason = "a session above the socket would return a value of its own"
-    )]
-    pub(crate) const fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.session {
+            return session.has_more();
+        }
         false
+    }
+
+    /// Returns how many bytes the transport has taken and not yet sent. A plain socket takes only
+    /// what the system sends.
+    #[inline]
+    pub(crate) fn unsent(&self) -> usize {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.session {
+            return session.unsent();
+        }
+        0
     }
 
     /// Sends the transport's own data before the connection waits. Returns whether the socket did
     /// not take all of it. A plain socket has none.
     #[inline]
-    #[expect(
-        clippy::unused_self,
-        reason = "a session above the socket would return a value of its own"
-    )]
-    pub(crate) const fn settle(&mut self) -> bool {
+    pub(crate) fn settle(&mut self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            return self.settle_session();
+        }
         false
     }
 
     /// Tells the peer that the connection ends. Returns the same as [`settle`](Self::settle). A
     /// plain socket ends with its close.
     #[inline]
-    #[expect(
-        clippy::unused_self,
-        reason = "a session above the socket would return a value of its own"
-    )]
-    pub(crate) const fn farewell(&mut self) -> bool {
+    pub(crate) fn farewell(&mut self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            // A connection that is reset must not look complete.
+            return !self.resets && self.end_session();
+        }
         false
     }
 
     /// Drops the data that [`settle`](Self::settle) could not send. Returns whether there was any.
     #[inline]
-    #[expect(
-        clippy::unused_self,
-        reason = "a session above the socket would return a value of its own"
-    )]
-    pub(crate) const fn abandon(&mut self) -> bool {
+    pub(crate) fn abandon(&mut self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &mut self.session {
+            return session.abandon();
+        }
         false
     }
 
@@ -267,18 +320,30 @@ impl Transport {
 
     /// Returns whether the socket has received bytes that are not yet read.
     pub(crate) fn has_unread(&self) -> bool {
+        if self.has_more() {
+            return true;
+        }
         let mut byte = [MaybeUninit::uninit()];
         each!(&self.socket, socket => {
             SockRef::from(socket).peek(&mut byte).is_ok_and(|peeked| peeked > 0)
         })
     }
 
-    /// Opens a second handle, for a thread that reads while another one writes. Only the transport
-    /// may do that, because a session above the socket has to be shared as well.
+    /// Prepares the transport for a second handle. A session is shared from now on.
+    pub(crate) fn share(&mut self) {
+        #[cfg(feature = "tls")]
+        {
+            self.session = self.session.take().map(session::Session::share);
+        }
+    }
+
+    /// Opens a second handle, for a thread that reads while another one writes, after
+    /// [`share`](Self::share). Only the transport may do that, because a session above the socket
+    /// has to be shared as well.
     pub(crate) fn second_handle(&self) -> io::Result<Self> {
         let clone = |socket: SockRef<'_>| socket.try_clone();
         #[cfg_attr(
-            not(all(test, target_os = "linux")),
+            not(any(feature = "tls", all(test, target_os = "linux"))),
             expect(unused_mut, reason = "only tests make it fail")
         )]
         let mut handle = match &self.socket {
@@ -286,6 +351,11 @@ impl Transport {
             #[cfg(unix)]
             Socket::Unix(socket) => Self::unix(UnixStream::from_std(clone(socket.into())?.into())),
         };
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.session {
+            let second = session.second_handle();
+            handle.session = Some(second.ok_or(io::ErrorKind::Unsupported)?);
+        }
         #[cfg(all(test, target_os = "linux"))]
         if let Some(faulty) = &self.faults {
             handle.fail_as(&faulty.plan);

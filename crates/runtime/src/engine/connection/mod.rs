@@ -39,6 +39,9 @@ pub(crate) struct Connection {
     pub(crate) leftover: Content,
     /// The share of the memory budget that `leftover` takes.
     pub(crate) leftover_charge: Charge,
+    /// The share of the memory budget that the transport's received bytes take.
+    #[cfg(feature = "tls")]
+    pub(crate) held_charge: Charge,
     /// Bytes that the socket has not taken yet.
     pub(crate) unsent: Option<Box<Unsent>>,
     pub(crate) loop_handle: Arc<LoopHandle>,
@@ -83,14 +86,16 @@ impl Connection {
         token: usize,
         deadline: Instant,
     ) -> Self {
-        let Accepted { transport, peer, expects_proxy_header, place } = accepted;
+        let Accepted { transport, peer, entry, place } = accepted;
         Self {
             transport,
             peer,
             place,
-            guest: loop_handle.engine.first_guest(expects_proxy_header),
+            guest: loop_handle.engine.first_guest(entry),
             leftover: Content::default(),
             leftover_charge: Charge::default(),
+            #[cfg(feature = "tls")]
+            held_charge: Charge::default(),
             unsent: None,
             loop_handle,
             token,

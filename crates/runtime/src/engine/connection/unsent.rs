@@ -73,6 +73,15 @@ impl Unsent {
                 Err(error) => return Err(error),
             }
         }
+        // What the transport has taken and not yet sent.
+        let before = transport.unsent();
+        if before > 0 {
+            let is_left = transport.settle();
+            self.pace.advance(before - transport.unsent().min(before), now);
+            if is_left {
+                return Ok(Flushed::Some);
+            }
+        }
         Ok(Flushed::All)
     }
 }
@@ -87,7 +96,7 @@ impl Connection {
     /// Returns whether there is nothing to write.
     #[inline]
     pub(crate) fn is_flushed(&self, buffers: &Buffers) -> bool {
-        self.unsent.is_none() && buffers.output.is_empty()
+        self.unsent.is_none() && buffers.output.is_empty() && self.transport.unsent() == 0
     }
 
     /// Writes the output, and keeps the bytes that the socket does not take.
@@ -99,7 +108,7 @@ impl Connection {
     ) -> io::Result<Flushed> {
         if self.unsent.is_none() {
             if let Ok(written) = self.transport.write(&buffers.output) {
-                if written == buffers.output.len() {
+                if written == buffers.output.len() && self.transport.unsent() == 0 {
                     buffers.output.clear();
                     return Ok(Flushed::All);
                 }
@@ -120,7 +129,8 @@ impl Connection {
     ) -> io::Result<Flushed> {
         let flushed = self.flush_unsent(buffers.clock.now())?;
         let output = &mut buffers.output;
-        if output.is_empty() && content.is_empty() {
+        let is_settled = self.transport.unsent() == 0 || flushed != Flushed::All;
+        if output.is_empty() && content.is_empty() && is_settled {
             return Ok(flushed);
         }
         if flushed != Flushed::All {
@@ -139,7 +149,8 @@ impl Connection {
             Err(error) => return Err(error),
         };
         let offered = output.len() + turn.len();
-        if written == offered && turn.len() == content.len() {
+        let is_sent = self.transport.unsent() == 0;
+        if written == offered && turn.len() == content.len() && is_sent {
             output.clear();
             return Ok(Flushed::All);
         }
@@ -147,7 +158,7 @@ impl Connection {
         if self.is_too_much() {
             return self.flush_or_end(buffers.clock.now());
         }
-        if written == offered {
+        if written == offered && is_sent {
             Ok(Flushed::Paused)
         } else {
             self.flush_unsent(buffers.clock.now())
@@ -219,7 +230,7 @@ impl Connection {
         buffers.output.clear();
         let is_own = content.is_unique();
         let content = content.slice((written - of_head)..);
-        let own = head.len() + if is_own { content.len() } else { 0 };
+        let own = head.len() + if is_own { content.len() } else { 0 } + self.transport.unsent();
         unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
         unsent.charge.add(&self.loop_handle.engine.memory, own);
     }

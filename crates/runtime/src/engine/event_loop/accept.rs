@@ -152,7 +152,7 @@ impl EventLoop {
         let (Some(clients), Peer::Tcp(address)) = (&engine.clients, accepted.peer) else {
             return true;
         };
-        if accepted.expects_proxy_header {
+        if accepted.entry.expects_proxy_header {
             return true;
         }
         let Ok(place) = clients.admit(address.ip()) else {

@@ -270,7 +270,7 @@ impl EventLoop {
         let engine = &self.handle.engine;
         engine.counters.connections.increment();
         let token = self.slab.reserve();
-        let deadline = now + engine.config.head_timeout;
+        let deadline = now + accepted.entry.timeout(&engine.config);
         Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))
     }
 
@@ -288,7 +288,10 @@ impl EventLoop {
         match message {
             Message::Returned(mut connection) => {
                 self.unwatch_client(connection.token());
-                if self.apply_missed(&mut connection) || self.is_draining {
+                if self.apply_missed(&mut connection)
+                    || self.is_draining
+                    || connection.guest.is_ready()
+                {
                     return Some(Turn::Serve(connection, Readiness::Io));
                 }
                 self.park(connection, now);

@@ -34,6 +34,8 @@ impl Worker<'_> {
         }
         let mut lent = None;
         let request = lent.insert(Request::new(head, connection.peer));
+        #[cfg(feature = "tls")]
+        request.set_tls(connection.transport.tls_info().map(Arc::clone));
         let plan = match connection.guest.as_http().and_then(|http| http.site()) {
             Some(site) if site.plans => Some(self.plan(&*site.service, request)),
             _ => None,

@@ -123,6 +123,7 @@ impl Worker<'_> {
                 if is_upgrade {
                     self.engine.counters.upgraded.increment();
                 }
+                // A PROXY header counts against the deadline of what follows.
                 if !matches!(connection.guest, Guest::Preamble(_)) {
                     connection.deadline =
                         self.buffers.clock.now() + self.engine.config.head_timeout;
@@ -150,6 +151,7 @@ impl Worker<'_> {
         {
             return self.give_up(connection, error);
         }
+        connection.transport.share();
         self.end_raw(&mut connection);
         self.end_lease(&mut connection);
         let Connection { transport, place, peer, loop_handle, token, .. } = *connection;
@@ -180,7 +182,7 @@ impl Worker<'_> {
         Continue(ReplyTo { connection, ..reply_to })
     }
 
-    fn flush_and_unload(&mut self, mut connection: Box<Connection>) -> Flow {
+    pub(super) fn flush_and_unload(&mut self, mut connection: Box<Connection>) -> Flow {
         if let Err(error) = self.flush_output(&mut connection) {
             return Break(self.give_up(connection, error));
         }

@@ -7,6 +7,8 @@
 
 mod call;
 mod handoff;
+#[cfg(feature = "tls")]
+mod handshake;
 mod lease;
 mod push;
 mod raw;
@@ -33,6 +35,9 @@ use crate::engine::task::{Call, ReplyTo};
 use crate::execution::probe::Clocks;
 use crate::execution::scheduling::Batch;
 use crate::service::tcp::Closed;
+
+#[cfg(feature = "tls")]
+pub(crate) use handshake::shake_hands;
 
 /// The state of a working thread: its buffers, and its event loop if it leads one.
 pub(crate) struct Worker<'a> {

@@ -51,6 +51,11 @@ impl Worker<'_> {
                 Ok(Filled::Some { may_have_more: read == room })
             }
             Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
+            // HTTP marks the end of each message itself, so it does not matter how a session ends.
+            // A raw protocol is told that its peer may not have sent everything.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && is_http(connection) => {
+                Ok(Filled::End)
+            }
             Err(error) => Err(error),
         }
     }
@@ -76,6 +81,7 @@ impl Worker<'_> {
                 Ok(Filled::Some { may_have_more: self.buffers.input.is_full() })
             }
             Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Filled::End),
             Err(error) => Err(error),
         }
     }
@@ -107,4 +113,8 @@ impl Worker<'_> {
             }
         }
     }
+}
+
+fn is_http(connection: &Connection) -> bool {
+    matches!(connection.guest, Guest::Http(_))
 }

@@ -93,6 +93,10 @@ impl Worker<'_> {
                 }
                 self.replace_guest(connection)
             }
+            #[cfg(feature = "tls")]
+            Step::Handshake => self.advance_handshake(connection),
+            #[cfg(feature = "tls")]
+            Step::Secure => self.secure(connection),
             Step::RefuseProxy(error) => Break(self.refuse_proxy(connection, error)),
             Step::Call(request, route) => self.call_cold(connection, request, route, None),
             Step::Stream(streaming) => self.stream(connection, *streaming),
@@ -289,6 +293,8 @@ impl Worker<'_> {
             self.renew_deadline(&mut connection, has_input);
         }
         self.unload(&mut connection);
+        #[cfg(feature = "tls")]
+        self.charge_held(&mut connection);
         let is_writing = connection.is_writing() | connection.transport.settle();
         match connection.watch(is_writing) {
             Ok(()) => Break(Outcome::Parked(connection)),

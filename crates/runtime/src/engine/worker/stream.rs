@@ -37,6 +37,7 @@ impl Worker<'_> {
         }
         let mut connection = self.flushed(connection, flushed)?;
         self.end_lease(&mut connection);
+        connection.transport.share();
         let handle =
             connection.hold(STREAM_TICK).and_then(|()| connection.transport.second_handle());
         let handle = match handle {

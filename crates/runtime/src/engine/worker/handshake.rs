@@ -1,0 +1,113 @@
+//! TLS handshakes: computed on the pool, a few at a time, so that they do not delay the requests of
+//! other connections.
+
+use std::ops::ControlFlow::{Break, Continue};
+use std::sync::Arc;
+
+use super::{Flow, Outcome, Worker, follow};
+use crate::budget::handshakes::Entered;
+use crate::budget::refusal::Refusal;
+use crate::engine::Engine;
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::Message;
+use crate::engine::task::Task;
+use crate::protocol::Guest;
+
+impl Worker<'_> {
+    /// Computes a step of a handshake, or gives it to the pool.
+    #[cold]
+    pub(super) fn advance_handshake(&mut self, mut connection: Box<Connection>) -> Flow {
+        let Guest::Handshake(handshake) = &mut connection.guest else {
+            return Continue(connection);
+        };
+        if self.lead.is_none() || !handshake.is_costly() {
+            handshake.advance(self.buffers);
+            return Continue(connection);
+        }
+        let connection = self.flush_and_unload(connection)?;
+        match self.engine.handshakes.enter(connection) {
+            Entered::Run(connection) => submit(&self.engine, connection),
+            Entered::Waiting => {}
+            Entered::Refused(connection) => {
+                self.engine.refusals.note(Refusal::Handshakes, connection.peer);
+                return Break(Outcome::Closed(connection));
+            }
+        }
+        Break(Outcome::Moved)
+    }
+
+    /// Continues in the session that the handshake has established.
+    #[cold]
+    pub(super) fn secure(&mut self, connection: Box<Connection>) -> Flow {
+        let mut connection = self.flush(connection)?;
+        if let Guest::Handshake(handshake) = &mut connection.guest {
+            if let Some(session) = handshake.finish(self.buffers) {
+                connection.transport.secure(session);
+                self.engine.counters.handshakes.increment();
+            }
+        }
+        self.replace_guest(connection)
+    }
+
+    /// Computes a step on a pool thread. The connection goes on there only until it waits or is
+    /// secure: its requests belong to its loop.
+    fn compute(&mut self, mut connection: Box<Connection>) -> Outcome {
+        self.buffers.clock.refresh();
+        if connection.deadline <= self.buffers.clock.now() {
+            self.engine.counters.timed_out.increment();
+            connection.guest.expire(false, self.buffers);
+        } else if let Guest::Handshake(handshake) = &mut connection.guest {
+            handshake.advance(self.buffers);
+        }
+        leave(&self.engine);
+        if !connection.guest.is_ready() {
+            return self.serve(connection);
+        }
+        let mut connection = match self.flush_and_unload(connection) {
+            Continue(connection) => connection,
+            Break(outcome) => return outcome,
+        };
+        let is_writing = connection.is_writing();
+        match connection.watch(is_writing) {
+            Ok(()) => Outcome::Yielded(connection),
+            Err(error) => self.give_up(connection, error),
+        }
+    }
+
+    /// Charges what the session has received and nobody has read yet.
+    #[inline(always)]
+    pub(super) fn charge_held(&self, connection: &mut Connection) {
+        let held = connection.transport.held_bytes();
+        if held != connection.held_charge.bytes() {
+            connection.held_charge.set(&self.engine.memory, held);
+        }
+    }
+}
+
+/// Computes a step of a handshake, on a thread of the pool.
+pub(crate) fn shake_hands(connection: Box<Connection>) {
+    follow(connection, None, |worker, connection| worker.compute(connection));
+}
+
+/// Ends the computing of a handshake: the next one may begin.
+fn leave(engine: &Arc<Engine>) {
+    if let Some(next) = engine.handshakes.next() {
+        submit(engine, next);
+    }
+}
+
+/// Gives a handshake to the pool. Closes it, and those that wait, if the pool takes none.
+fn submit(engine: &Arc<Engine>, connection: Box<Connection>) {
+    let mut next = Some(connection);
+    while let Some(connection) = next {
+        let Err(refused) = engine.pool.submit_urgent(Task::Handshake(connection)) else { return };
+        let Task::Handshake(connection) = refused.task else {
+            unreachable!("the pool gives back what it was given")
+        };
+        engine.refusals.note(Refusal::Handshakes, connection.peer);
+        let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
+        drop(connection);
+        loop_handle.send(Message::Closed(token));
+        next = engine.handshakes.next();
+    }
+}

@@ -1,0 +1,140 @@
+//! The TLS handshake, on addresses that demand one. The bytes behind it are those of the next guest,
+//! sealed in the session.
+
+use std::time::Instant;
+
+use super::{Guest, Step, Successor};
+use crate::budget::refusal::Refusal;
+use crate::buffers::Buffers;
+use crate::tls::handshake::{Handshake as Tls, Opening};
+use crate::transport::session::Session;
+
+/// The response to a request without TLS.
+const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 80\r\n\
+    Connection: close\r\n\
+    \r\n\
+    This port expects TLS, and the request came without it. Use https:// in the URL.";
+
+/// A peer that must complete a handshake first.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    /// The guest after the handshake.
+    next: Option<Guest>,
+    tls: Tls,
+    stage: Stage,
+    /// Whether nothing more arrives: the peer has closed its direction, or was too slow.
+    is_over: bool,
+    refusal: Option<Refusal>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Shaking,
+    Complete,
+    /// The peer is told why, and its input is discarded so that it can read that.
+    Failed,
+    Lingering(Instant),
+}
+
+impl Handshake {
+    pub(crate) fn before(next: Guest, tls: Tls) -> Self {
+        Self { next: Some(next), tls, stage: Stage::Shaking, is_over: false, refusal: None }
+    }
+
+    #[inline(never)]
+    pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
+        match self.stage {
+            Stage::Complete => return Step::Secure,
+            Stage::Failed if self.is_over => return Step::Close,
+            Stage::Failed => return Step::Linger,
+            Stage::Lingering(_) => buffers.input.clear(),
+            Stage::Shaking => {
+                let input = buffers.input.unread();
+                if !self.tls.has_begun()
+                    && input.first().map(|byte| Opening::of(*byte)) == Some(Opening::PlainHttp)
+                {
+                    buffers.output.extend_from_slice(NOT_TLS);
+                    self.fail(Refusal::NotTls);
+                    return Step::Again;
+                }
+                if self.tls.can_advance(input) {
+                    return Step::Handshake;
+                }
+            }
+        }
+        // A handshake fits the buffer many times.
+        if self.is_over || buffers.input.is_full() { Step::Close } else { Step::Read }
+    }
+
+    /// Returns whether [`advance`](Self::advance) would delay an event loop's other peers.
+    pub(crate) fn is_costly(&self) -> bool {
+        self.tls.is_costly()
+    }
+
+    /// Computes the next step of the handshake, after [`Step::Handshake`].
+    pub(crate) fn advance(&mut self, buffers: &mut Buffers) {
+        let Buffers { input, output, .. } = buffers;
+        match self.tls.advance(input.unread_mut(), output) {
+            Ok(used) => {
+                input.consume(used);
+                if self.tls.is_complete() {
+                    self.stage = Stage::Complete;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                self.fail(Refusal::Handshake);
+            }
+        }
+    }
+
+    fn fail(&mut self, refusal: Refusal) {
+        self.refusal = Some(refusal);
+        self.stage = Stage::Failed;
+    }
+
+    /// Returns the session, after [`Step::Secure`]. It takes the rest of the input.
+    pub(crate) fn finish(&mut self, buffers: &mut Buffers) -> Option<Session> {
+        self.tls.finish(buffers.input.take_rest())
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.stage == Stage::Complete
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    pub(crate) fn expire(&mut self) {
+        self.is_over = true;
+        if self.stage == Stage::Shaking {
+            self.fail(Refusal::Handshake);
+        }
+    }
+
+    /// Ends the connection unless its handshake has begun: the peer would take that for an error of
+    /// the server.
+    pub(crate) fn drain(&mut self, has_input: bool) -> bool {
+        self.is_over |= !has_input && !self.tls.has_begun() && self.stage == Stage::Shaking;
+        self.is_over
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if let Stage::Lingering(until) = self.stage { Some(until) } else { None }
+    }
+
+    pub(crate) fn linger(&mut self, until: Instant) {
+        self.stage = Stage::Lingering(until);
+    }
+
+    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refusal.take()
+    }
+
+    pub(crate) fn leave(&mut self) -> Option<Successor> {
+        self.next.take().map(Successor::Guest)
+    }
+}

@@ -1,0 +1,165 @@
+//! The TLS side of an address: gives each new connection the current certificates.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::{
+    ProducesTickets, ServerConfig, ServerSessionMemoryCache, StoresServerSessions,
+    UnbufferedServerConnection, WebPkiClientVerifier,
+};
+
+use super::certificates::{Certificates, Unusable, load_authorities};
+use super::files::{Source, Stamp};
+use super::{Clients, Tls};
+
+/// Maximum number of TLS 1.2 sessions that are kept for clients that do not support tickets.
+/// Everyone else keeps the session itself, sealed in a ticket.
+const SESSIONS_MAX: usize = 1024;
+
+/// The TLS side of an address.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    tls: Tls,
+    provider: Arc<CryptoProvider>,
+    current: RwLock<Arc<ServerConfig>>,
+    /// When the files were last looked at, and what they were then.
+    checked: Mutex<Checked>,
+}
+
+#[derive(Debug)]
+struct Checked {
+    at: Instant,
+    stamps: Vec<Option<Stamp>>,
+}
+
+/// What resumes sessions. It outlives the certificates.
+struct Resumption {
+    ticketer: Arc<dyn ProducesTickets>,
+    sessions: Arc<dyn StoresServerSessions>,
+}
+
+impl Acceptor {
+    /// Reads the files.
+    pub(crate) fn new(tls: Tls) -> Result<Arc<Self>, Unusable> {
+        let provider = Arc::new(ring::default_provider());
+        let stamps = stamps(&tls);
+        let config = configure(&tls, &provider, None)?;
+        Ok(Arc::new(Self {
+            tls,
+            provider,
+            current: RwLock::new(Arc::new(config)),
+            checked: Mutex::new(Checked { at: Instant::now(), stamps }),
+        }))
+    }
+
+    /// Begins a connection. Loads changed files first, if it is time to look.
+    pub(crate) fn begin(&self) -> Result<UnbufferedServerConnection, rustls::Error> {
+        if let Some(interval) = self.tls.reload_interval {
+            self.check_files(interval);
+        }
+        UnbufferedServerConnection::new(Arc::clone(&self.current.read()))
+    }
+
+    /// Returns whether a step behind the first one computes much: with TLS 1.3 it does so only for
+    /// the certificate of a client.
+    pub(crate) fn asks_clients(&self) -> bool {
+        !matches!(self.tls.clients, Clients::Anonymous)
+    }
+
+    /// Loads the files again. If they are broken, the old certificates stay in use.
+    pub(crate) fn reload(&self) -> Result<(), Unusable> {
+        let mut checked = self.checked.lock();
+        // Taken before the files are read: what changes meanwhile is read again.
+        *checked = Checked { at: Instant::now(), stamps: stamps(&self.tls) };
+        self.load()
+    }
+
+    /// One thread looks at a time, and the others go on with the current certificates.
+    fn check_files(&self, interval: Duration) {
+        let Some(mut checked) = self.checked.try_lock() else { return };
+        if checked.at.elapsed() < interval {
+            return;
+        }
+        checked.at = Instant::now();
+        let stamps = stamps(&self.tls);
+        if stamps == checked.stamps {
+            return;
+        }
+        checked.stamps = stamps;
+        match self.load() {
+            Ok(()) => tracing::info!(tls = ?self.tls.pairs, "the changed certificates are loaded"),
+            Err(error) => tracing::error!(
+                %error,
+                "the changed certificates cannot be used, so the old ones stay in use"
+            ),
+        }
+    }
+
+    fn load(&self) -> Result<(), Unusable> {
+        let earlier = Arc::clone(&self.current.read());
+        let config = configure(&self.tls, &self.provider, Some(&earlier))?;
+        *self.current.write() = Arc::new(config);
+        Ok(())
+    }
+}
+
+/// Returns what rustls needs, with the current content of the files.
+fn configure(
+    tls: &Tls,
+    provider: &Arc<CryptoProvider>,
+    earlier: Option<&ServerConfig>,
+) -> Result<ServerConfig, Unusable> {
+    let certificates = Certificates::load(&tls.pairs, provider)?;
+    let failed = |error: rustls::Error| Unusable::of("TLS cannot be set up", &error);
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(failed)?;
+    let verifier = |source: &Source| {
+        let authorities = Arc::new(load_authorities(source)?);
+        Ok(WebPkiClientVerifier::builder_with_provider(authorities, Arc::clone(provider)))
+    };
+    let verifier = match &tls.clients {
+        Clients::Anonymous => None,
+        Clients::Optional(source) => Some(verifier(source)?.allow_unauthenticated().build()),
+        Clients::Required(source) => Some(verifier(source)?.build()),
+    };
+    let builder = match verifier {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder
+            .with_client_cert_verifier(verifier.map_err(|error| {
+                Unusable::of("client certificates cannot be asked for", &error)
+            })?),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(certificates));
+    let Resumption { ticketer, sessions } = resumption(tls, earlier).map_err(failed)?;
+    config.ticketer = ticketer;
+    config.session_storage = sessions;
+    config.alpn_protocols.clone_from(&tls.protocols);
+    Ok(config)
+}
+
+/// Returns what resumes sessions. A session with a client's certificate is not resumed across a
+/// reload, because its authority may be one that was removed.
+fn resumption(tls: &Tls, earlier: Option<&ServerConfig>) -> Result<Resumption, rustls::Error> {
+    match (earlier, &tls.clients) {
+        (Some(earlier), Clients::Anonymous) => Ok(Resumption {
+            ticketer: Arc::clone(&earlier.ticketer),
+            sessions: Arc::clone(&earlier.session_storage),
+        }),
+        _ => Ok(Resumption {
+            ticketer: ring::Ticketer::new()?,
+            sessions: ServerSessionMemoryCache::new(SESSIONS_MAX),
+        }),
+    }
+}
+
+fn stamps(tls: &Tls) -> Vec<Option<Stamp>> {
+    let authorities = match &tls.clients {
+        Clients::Anonymous => None,
+        Clients::Optional(source) | Clients::Required(source) => source.stamp(),
+    };
+    let pairs = tls.pairs.iter().flat_map(|pair| pair.stamps());
+    pairs.chain([authorities]).collect()
+}

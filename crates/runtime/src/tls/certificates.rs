@@ -1,0 +1,216 @@
+//! Loading certificates with their keys, and choosing one by the name that a client asks for.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, RootCertStore};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use super::files::{Source, Stamp};
+
+/// A certificate chain and its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    certificates: Source,
+    key: Source,
+}
+
+/// The reason why certificates or keys cannot be used, with the file and the way out.
+#[derive(Debug)]
+pub(crate) struct Unusable(String);
+
+impl Unusable {
+    pub(crate) fn of(what: &str, error: &dyn std::error::Error) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+impl From<Unusable> for io::Error {
+    fn from(error: Unusable) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(certificates: Source, key: Source) -> Self {
+        Self { certificates, key }
+    }
+
+    pub(crate) fn stamps(&self) -> [Option<Stamp>; 2] {
+        [self.certificates.stamp(), self.key.stamp()]
+    }
+
+    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, Unusable> {
+        let chain = load_certificates(&self.certificates)?;
+        let key = load_key(&self.key)?;
+        CertifiedKey::from_der(chain, key, provider).map_err(|error| {
+            Unusable(match error {
+                rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => format!(
+                    "the key in {} does not belong to the first certificate in {}: the server's \
+                     own certificate must come first, and the key must be the one it was made for",
+                    self.key, self.certificates
+                ),
+                error => format!(
+                    "{} and {} cannot be used: {error}: keys are RSA of at least 2048 bits, ECDSA \
+                     on P-256 or P-384, or Ed25519",
+                    self.certificates, self.key
+                ),
+            })
+        })
+    }
+}
+
+/// Reads the certificates of a PEM file.
+fn load_certificates(source: &Source) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let content = read(source)?;
+    let parsed: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&content).collect();
+    let chain = parsed.map_err(|error| Unusable(format!("{source} is not PEM: {error:?}")))?;
+    if chain.is_empty() {
+        return Err(Unusable(format!(
+            "{source} has no certificate: a section that begins with -----BEGIN CERTIFICATE----- \
+             is expected"
+        )));
+    }
+    Ok(chain)
+}
+
+fn load_key(source: &Source) -> Result<PrivateKeyDer<'static>, Unusable> {
+    let content = read(source)?;
+    PrivateKeyDer::from_pem_slice(&content).map_err(|error| {
+        let is_encrypted = content.windows(9).any(|window| window == b"ENCRYPTED");
+        Unusable(if is_encrypted {
+            format!(
+                "the key in {source} is encrypted: decrypt it, for example with \
+                 `openssl pkey -in {source} -out decrypted.pem`, and protect the file by its \
+                 permissions"
+            )
+        } else {
+            format!(
+                "{source} has no private key: a section that begins with \
+                 -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC PRIVATE KEY is expected \
+                 ({error:?})"
+            )
+        })
+    })
+}
+
+fn read(source: &Source) -> Result<Vec<u8>, Unusable> {
+    source.read().map_err(|error| Unusable(format!("cannot read {source}: {error}")))
+}
+
+/// Reads the authorities that issue the certificates of clients.
+pub(crate) fn load_authorities(source: &Source) -> Result<RootCertStore, Unusable> {
+    let mut store = RootCertStore::empty();
+    for certificate in load_certificates(source)? {
+        store.add(certificate).map_err(|error| {
+            Unusable(format!("a certificate in {source} cannot be an authority: {error}"))
+        })?;
+    }
+    Ok(store)
+}
+
+thread_local! {
+    /// The name that the client of the current step asks for. rustls does not return it from an
+    /// unbuffered connection, but it tells it to the resolver in the same call.
+    static ASKED_FOR: Cell<Option<Box<str>>> = const { Cell::new(None) };
+}
+
+/// Takes the name that the last client on this thread has asked for.
+pub(crate) fn take_asked_for() -> Option<Box<str>> {
+    ASKED_FOR.take()
+}
+
+/// The certificates of an address, by their names.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    default: Arc<CertifiedKey>,
+    exact: HashMap<Box<str>, Arc<CertifiedKey>>,
+    /// By the part of the name behind `*.`.
+    wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
+}
+
+impl Certificates {
+    pub(crate) fn load(pairs: &[Pair], provider: &CryptoProvider) -> Result<Self, Unusable> {
+        let (mut default, mut exact, mut wildcard) = (None, HashMap::new(), HashMap::new());
+        for pair in pairs {
+            let certified = Arc::new(pair.load(provider)?);
+            let leaf = certified.cert.first().map(|leaf| Certificate::from_der(leaf));
+            // rustls has accepted it: what is read here is only for names and warnings.
+            if let Some(Ok(leaf)) = leaf {
+                warn_of_expiry(&leaf, &pair.certificates);
+                for name in dns_names(&leaf) {
+                    let (names, name) = match name.strip_prefix("*.") {
+                        Some(parent) => (&mut wildcard, parent),
+                        None => (&mut exact, &*name),
+                    };
+                    names.entry(Box::from(name)).or_insert_with(|| Arc::clone(&certified));
+                }
+            }
+            default.get_or_insert(certified);
+        }
+        let default = default.ok_or_else(|| Unusable("there is no certificate".to_owned()))?;
+        Ok(Self { default, exact, wildcard })
+    }
+
+    fn find(&self, name: Option<&str>) -> &Arc<CertifiedKey> {
+        let find = |name: &str| {
+            self.exact.get(name).or_else(|| self.wildcard.get(name.split_once('.')?.1))
+        };
+        name.and_then(find).unwrap_or(&self.default)
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().map(str::to_ascii_lowercase);
+        let found = Arc::clone(self.find(name.as_deref()));
+        ASKED_FOR.set(name.map(String::into_boxed_str));
+        Some(found)
+    }
+}
+
+/// Returns the DNS names of a certificate, in lower case.
+fn dns_names(certificate: &Certificate) -> Vec<String> {
+    let names = certificate.tbs_certificate.get::<SubjectAltName>().ok().flatten();
+    let names = names.map(|(_, names)| names.0).unwrap_or_default();
+    let dns_name = |name| match name {
+        GeneralName::DnsName(name) => Some(name.as_str().to_ascii_lowercase()),
+        _ => None,
+    };
+    names.into_iter().filter_map(dns_name).collect()
+}
+
+/// Clients refuse an expired certificate, and say so less clearly.
+fn warn_of_expiry(certificate: &Certificate, source: &Source) {
+    let validity = &certificate.tbs_certificate.validity;
+    let now = SystemTime::now();
+    if validity.not_after.to_system_time() < now {
+        tracing::warn!(file = %source, expired = %validity.not_after, "the certificate has expired");
+    } else if validity.not_before.to_system_time() > now {
+        tracing::warn!(
+            file = %source,
+            begins = %validity.not_before,
+            "the certificate is not valid yet"
+        );
+    }
+}
