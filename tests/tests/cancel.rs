@@ -374,7 +374,7 @@ fn a_handler_of_an_app_is_told() {
     let (waits, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let handler = {
         let (waits, told) = (Arc::clone(&waits), Arc::clone(&told));
-        move |cancel: filoplume::Cancel| {
+        move |cancel: Cancel| {
             waits.fetch_add(1, Ordering::SeqCst);
             told.fetch_add(usize::from(cancel.wait_timeout(DEADLINE)), Ordering::SeqCst);
             "nobody reads this"

@@ -36,6 +36,8 @@ mod guide {
     mod configuration {}
     #[doc = include_str!("../../../docs/guide/deployment.md")]
     mod deployment {}
+    #[doc = include_str!("../../../docs/guide/restarts.md")]
+    mod restarts {}
     #[doc = include_str!("../../../docs/guide/engine.md")]
     mod engine {}
     #[doc = include_str!("../../../docs/guide/tcp.md")]

@@ -43,6 +43,7 @@
 //   key, routing              secrets for cookies; the routes and how requests match them
 //   extract                   the extractors, and the conversions that `?` uses
 //   response, template, session, sse, static_files
+//   health                    handlers for the checks of load balancers
 //   error_response            the one place that renders errors
 //   middleware                the built-in middleware
 //   app                       the app while it is written, and after it is built
@@ -67,6 +68,7 @@ mod error_response;
 pub mod extract;
 #[cfg(all(test, target_os = "linux"))]
 mod faults;
+pub mod health;
 #[cfg(feature = "cookies")]
 mod key;
 mod log;
@@ -89,9 +91,9 @@ pub mod testing;
 
 pub use filoplume_runtime::{
     BlockingStream, Body, CallbackGuard, Cancel, Headers, InvalidHeader, Limits, Method, Metrics,
-    Peer, Permits, PoolConfig, PoolError, PoolMetrics, Request, Response, ResponseBody, Server,
-    ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, TaskPool, Version,
-    pushed, tcp,
+    Peer, Permits, Phase, PoolConfig, PoolError, PoolMetrics, Request, Response, ResponseBody,
+    Server, ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, Stopping,
+    TaskPool, Version, pushed, tcp,
 };
 
 pub use crate::app::App;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use filoplume_runtime::{
     Plan, Refused, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle,
+    Stopping,
 };
 
 use crate::app::{App, BuiltApp};
@@ -71,6 +72,14 @@ impl Service for AppService {
 
     fn config(&self) -> Option<ServerConfig> {
         self.app.config.clone()
+    }
+
+    fn stopping(&self) -> Option<Stopping> {
+        Some(self.app.settings.stopping.clone())
+    }
+
+    fn stopped(&self) {
+        self.app.stopped();
     }
 
     fn route_name(&self, route: u32) -> Option<String> {

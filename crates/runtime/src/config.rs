@@ -57,6 +57,7 @@ pub struct ServerConfig {
     pub(crate) content_timeout: Duration,
     pub(crate) write_timeout: Duration,
     pub(crate) linger_timeout: Duration,
+    pub(crate) lame_duck: Duration,
     pub(crate) drain_timeout: Duration,
     pub(crate) blocking_stream_timeout: Option<Duration>,
     pub(crate) bytes_per_second_min: u64,
@@ -104,6 +105,7 @@ impl Default for ServerConfig {
             content_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             linger_timeout: Duration::from_secs(2),
+            lame_duck: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
             blocking_stream_timeout: Some(Duration::from_secs(120)),
             bytes_per_second_min: 1024,
@@ -330,6 +332,17 @@ impl ServerConfig {
     /// 2 s.
     pub fn linger_timeout(mut self, timeout: Duration) -> Self {
         self.linger_timeout = timeout.min(TIMEOUT_MAX);
+        self
+    }
+
+    /// Sets how long a shutdown continues to serve before it stops accepting. During this time
+    /// [`Stopping`](crate::Stopping) tells health checks that the server is about to stop,
+    /// connections are accepted, and each response ends its connection. It is for servers behind a
+    /// load balancer, which must notice before connections are refused: set it to more than the
+    /// interval of the balancer's health checks times the number of failures that it waits for.
+    /// Default: 0, because a server without a load balancer would only stop later.
+    pub fn lame_duck(mut self, time: Duration) -> Self {
+        self.lame_duck = time.min(TIMEOUT_MAX);
         self
     }
 

@@ -59,7 +59,7 @@ pub use crate::config::ServerConfig;
 pub use crate::engine::incoming::IncomingRequest;
 pub use crate::error::{Error, Result};
 pub use crate::execution::metrics::{RouteMetrics, Runs, Why};
-pub use crate::metrics::Metrics;
+pub use crate::metrics::{Metrics, Phase};
 pub use crate::pool::{PoolConfig, PoolError, PoolMetrics, TaskPool};
 pub use crate::queue::{MessageQueue, RecvError, SendError};
 pub use crate::server::in_process::answer_in_process;
@@ -74,6 +74,7 @@ pub use crate::service::refused::Refused;
 pub use crate::service::request::Request;
 pub use crate::service::response::{Response, ResponseBody};
 pub use crate::service::status::IntoStatus;
+pub use crate::service::stopping::Stopping;
 pub use crate::service::tcp;
 pub use crate::service::{Plan, Service};
 #[cfg(feature = "tls")]

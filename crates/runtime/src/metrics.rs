@@ -58,9 +58,38 @@ pub(crate) struct Counters {
     pub(crate) handshakes: Counter,
 }
 
+/// What a server does with connections and requests. A shutdown goes through the phases in this
+/// order.
+///
+/// ```
+/// use filoplume_runtime::{Phase, Request, Server};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn(|_: Request| "Hello!")?;
+/// assert_eq!(server.metrics().expect("it serves").phase, Phase::Serving);
+/// server.shutdown_handle().shutdown();
+/// server.wait();
+/// assert_eq!(server.metrics().expect("it has served").phase, Phase::Stopped);
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Phase {
+    /// It accepts connections and answers requests.
+    Serving,
+    /// It is going to stop, and still accepts connections and answers requests. Each response ends
+    /// its connection: see [`ServerConfig::lame_duck`](crate::ServerConfig::lame_duck).
+    LameDuck,
+    /// It accepts no connections, and finishes the requests that have begun.
+    Draining,
+    /// It has ended.
+    Stopped,
+}
+
 /// The values that are read elsewhere at the moment of a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gauges {
+    pub(crate) phase: Phase,
     pub(crate) incoming: usize,
     pub(crate) parked: usize,
     pub(crate) waiting: usize,
@@ -86,6 +115,8 @@ pub(crate) struct Gauges {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
+    /// Whether the server serves, or how far its shutdown is.
+    pub phase: Phase,
     /// Connections accepted since the start.
     pub accepted: u64,
     /// Failed attempts to accept a connection, for example because there was no free descriptor.
@@ -184,12 +215,14 @@ impl Counters {
         routes: Vec<RouteMetrics>,
         gauges: Gauges,
     ) -> Metrics {
-        let Gauges { incoming, parked, waiting, connections_max, memory_used, memory_max } = gauges;
+        let Gauges { phase, incoming, parked, waiting, connections_max, memory_used, memory_max } =
+            gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
         };
         Metrics {
+            phase,
             accepted: self.accepted.get(),
             accept_errors: self.accept_errors.get(),
             connections: self.connections.get(),

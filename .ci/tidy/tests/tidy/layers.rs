@@ -144,7 +144,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["key", "routing"],
             &["extract"],
             &["response"],
-            &["error_response", "session", "sse", "static_files", "template"],
+            &["error_response", "health", "session", "sse", "static_files", "template"],
             &["middleware"],
             &["app"],
             &["serve"],

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, StatusCode};
 
 use super::refused::RefusalContents;
+use super::shutdown::ShutdownHooks;
 use crate::core::app_router::AppRouter;
 use crate::core::asked::Asked;
 use crate::core::context::Context;
@@ -25,6 +26,7 @@ pub(crate) struct BuiltApp {
     /// The server configuration that the program set.
     pub(crate) config: Option<ServerConfig>,
     pub(super) refusal_contents: RefusalContents,
+    pub(super) shutdown_hooks: ShutdownHooks,
 }
 
 impl BuiltApp {
@@ -43,6 +45,11 @@ impl BuiltApp {
             return render(response, context, self.table.routes());
         }
         response
+    }
+
+    /// Called when the server has stopped.
+    pub(crate) fn stopped(&self) {
+        self.shutdown_hooks.run();
     }
 
     #[inline]

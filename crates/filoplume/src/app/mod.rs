@@ -3,6 +3,7 @@
 
 mod built_app;
 mod refused;
+mod shutdown;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,6 +12,7 @@ use filoplume_runtime::{Method, Response, ServerConfig};
 
 pub(crate) use self::built_app::BuiltApp;
 use self::refused::RefusalContents;
+use self::shutdown::ShutdownHooks;
 use crate::client::Proxies;
 use crate::core::asked::Asked;
 use crate::core::error::{Error, Result, responder};
@@ -50,6 +52,7 @@ pub struct App {
     /// `None` if the program set no configuration.
     pub(crate) config: Option<ServerConfig>,
     pub(crate) settings: Settings,
+    shutdown_hooks: ShutdownHooks,
 }
 
 impl App {
@@ -434,7 +437,14 @@ impl App {
             record_panic_locations();
         }
         let refusal_contents = RefusalContents::default();
-        let app = BuiltApp { table, layers, settings, config: self.config, refusal_contents };
+        let app = BuiltApp {
+            table,
+            layers,
+            settings,
+            config: self.config,
+            refusal_contents,
+            shutdown_hooks: self.shutdown_hooks,
+        };
         if !app.settings.is_development {
             app.prepare_refusals();
         }

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use filoplume_runtime::Response;
+use filoplume_runtime::{Response, Stopping};
 
 use super::asked::Asked;
 use super::error::{Error, Responder};
@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) responders: Vec<Responder>,
     pub(crate) proxies: Proxies,
     pub(crate) states: States,
+    /// Set when the server begins to stop.
+    pub(crate) stopping: Stopping,
 }
 
 /// Maps errors of a type that the program chose.

@@ -26,6 +26,7 @@ mod rejections;
 #[cfg(any(feature = "json", feature = "form", feature = "validate"))]
 mod serde_error;
 mod state;
+mod stopping;
 #[cfg(feature = "form")]
 mod urlencoded;
 #[cfg(feature = "validate")]

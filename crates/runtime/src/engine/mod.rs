@@ -8,17 +8,19 @@ pub(crate) mod cancel;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod incoming;
+mod lifecycle;
 pub(crate) mod listener;
 pub(crate) mod seat;
 pub(crate) mod task;
 pub(crate) mod worker;
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::iter;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::budget::clients::Clients;
 use crate::budget::descriptors;
@@ -29,13 +31,13 @@ use crate::budget::refusal::Refusals;
 use crate::budget::seats::{Seats, VITAL_SEATS};
 use crate::budget::streams::Streams;
 use crate::budget::throttle::Throttle;
-use crate::clock::TIMEOUT_MAX;
 use crate::config::{PerClient, ServerConfig};
 use crate::engine::cancel::{Cancels, RUNNERS_MAX};
 #[cfg(feature = "tls")]
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::engine::incoming::IncomingRequest;
+use crate::engine::lifecycle::Lifecycle;
 use crate::engine::listener::{Bound, Entry};
 use crate::engine::task::{Call, Task};
 use crate::error::{Kind, Result};
@@ -54,6 +56,7 @@ use crate::protocol::preamble::Preamble;
 use crate::protocol::raw::Raw;
 use crate::queue::MessageQueue;
 use crate::service::Site;
+use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
 #[cfg(feature = "tls")]
 use crate::tls;
@@ -80,6 +83,14 @@ impl Backend {
             Self::Service(site) => site.service.config(),
             Self::Tcp(service) => service.config(),
             Self::Program(_) => None,
+        }
+    }
+
+    /// Returns the token that the service gives to handlers.
+    fn stopping(&self) -> Option<Stopping> {
+        match self {
+            Self::Service(site) => site.service.stopping(),
+            Self::Tcp(_) | Self::Program(_) => None,
         }
     }
 }
@@ -124,30 +135,16 @@ pub(crate) struct Engine {
     lifecycle: Lifecycle,
 }
 
-/// The progress of the server's shutdown.
-#[derive(Debug, Default)]
-struct Lifecycle {
-    state: Mutex<LifecycleState>,
-    ended: Condvar,
-    is_draining: std::sync::atomic::AtomicBool,
-    loops_running: AtomicUsize,
-}
-
-#[derive(Debug, Default)]
-struct LifecycleState {
-    drain_deadline: Option<Instant>,
-    has_ended: bool,
-}
-
 impl Engine {
     /// Starts the event loops on the bound addresses.
     pub(crate) fn start(
         config: ServerConfig,
         bound: Vec<Bound>,
         backend: Backend,
+        stopping: Stopping,
     ) -> Result<Arc<Self>> {
         let loops = config.event_loops;
-        let engine = Self::new(config, backend);
+        let engine = Self::new(config, backend, stopping);
         let started = |what| move |source| Kind::Start { what, source };
         let mut event_loops = Vec::with_capacity(loops);
         for _ in 0..loops {
@@ -179,7 +176,7 @@ impl Engine {
     }
 
     /// Returns an engine without event loops.
-    fn new(config: ServerConfig, backend: Backend) -> Arc<Self> {
+    fn new(config: ServerConfig, backend: Backend, stopping: Stopping) -> Arc<Self> {
         let loops = config.event_loops;
         let connections_max = connections_max(&config);
         #[cfg(feature = "tls")]
@@ -208,6 +205,7 @@ impl Engine {
         let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
         let memory = Memory::new(config.memory_max);
         let streams = Streams::new(config.threads_max);
+        let tokens = iter::once(stopping).chain(backend.stopping()).collect();
         Arc::new_cyclic(|engine: &Weak<Self>| Self {
             connections_max,
             config,
@@ -230,7 +228,7 @@ impl Engine {
             watchdog: Watchdog::new(),
             spare: Mutex::new(None),
             loops: OnceLock::new(),
-            lifecycle: Lifecycle::default(),
+            lifecycle: Lifecycle::new(tokens),
         })
     }
 
@@ -309,64 +307,10 @@ impl Engine {
         self.loops.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    #[inline]
-    pub(crate) fn is_draining(&self) -> bool {
-        self.lifecycle.is_draining.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn drain_deadline(&self) -> Option<Instant> {
-        self.lifecycle.state.lock().drain_deadline
-    }
-
-    /// Stops accepting, and lets exchanges that have begun finish within `timeout`. A second call
-    /// can only shorten the time.
-    pub(crate) fn shutdown(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
-        {
-            let mut state = self.lifecycle.state.lock();
-            let sooner = state.drain_deadline.is_none_or(|current| deadline < current);
-            if sooner {
-                state.drain_deadline = Some(deadline);
-            }
-        }
-        if !self.lifecycle.is_draining.swap(true, Ordering::SeqCst) {
-            tracing::info!(?timeout, "shutting down");
-        }
-        self.wake_loops();
-    }
-
     /// Wakes all loops, so that each of them notices a change of the shared state.
     pub(crate) fn wake_loops(&self) {
         for handle in self.loops.get().into_iter().flatten().filter_map(Weak::upgrade) {
             handle.wake();
-        }
-    }
-
-    /// Called when a loop has ended. The last one ends the server.
-    pub(crate) fn loop_ended(&self) {
-        if self.lifecycle.loops_running.fetch_sub(1, Ordering::SeqCst) > 1 {
-            return;
-        }
-        if let Backend::Program(queue) = &self.backend {
-            queue.close();
-        }
-        // Both refer to this engine: without this, the reference cycle would keep it alive.
-        drop(self.seats.close());
-        #[cfg(feature = "tls")]
-        drop(self.handshakes.close());
-        drop(self.spare.lock().take());
-        self.pool.close();
-        self.watchdog.stop();
-        self.lifecycle.state.lock().has_ended = true;
-        self.lifecycle.ended.notify_all();
-        tracing::info!("stopped");
-    }
-
-    /// Waits until the server has ended.
-    pub(crate) fn wait(&self) {
-        let mut state = self.lifecycle.state.lock();
-        while !state.has_ended {
-            self.lifecycle.ended.wait(&mut state);
         }
     }
 
@@ -386,7 +330,9 @@ impl Engine {
         let routes = self.routes.read(&|number| self.route_name(number));
         let (waiting, connections_max) = (self.seats.waiting(), self.connections_max);
         let (memory_used, memory_max) = (self.memory.used(), self.memory.bytes_max());
-        let gauges = Gauges { incoming, parked, waiting, connections_max, memory_used, memory_max };
+        let phase = self.phase();
+        let gauges =
+            Gauges { phase, incoming, parked, waiting, connections_max, memory_used, memory_max };
         self.counters.read(&self.refusals, self.pool.metrics(), routes, gauges)
     }
 

@@ -22,6 +22,8 @@ use crate::engine::{Backend, Engine};
 use crate::error::{Error, Kind, Result};
 use crate::metrics::Metrics;
 use crate::queue::{MessageQueue, RecvError};
+use crate::service::latch::Set;
+use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
 use crate::service::{Service, Site};
 #[cfg(feature = "tls")]
@@ -48,6 +50,7 @@ pub struct Server {
 
 struct Shared {
     local_addrs: Vec<SocketAddr>,
+    stopping: Stopping,
     #[cfg(feature = "tls")]
     acceptors: Vec<Arc<Acceptor>>,
     state: Mutex<State>,
@@ -213,6 +216,23 @@ impl Server {
         ShutdownHandle { server: self.clone() }
     }
 
+    /// Returns a token that tells whether the server has begun to stop.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// let stopping = server.stopping();
+    /// server.spawn(|_: Request| "Hello!")?;
+    /// assert!(!stopping.is_stopping());
+    /// server.shutdown_handle().shutdown();
+    /// assert!(stopping.is_stopping());
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    pub fn stopping(&self) -> Stopping {
+        self.shared.stopping.clone()
+    }
+
     /// Shuts the server down on SIGTERM and SIGINT. A second signal ends the process at once.
     ///
     /// # Errors
@@ -246,7 +266,7 @@ impl Server {
         match std::mem::replace(&mut *state, State::Ended) {
             State::Bound { config, bound } => {
                 let config = choose_config(config, backend.config());
-                let engine = Engine::start(config, bound, backend)?;
+                let engine = Engine::start(config, bound, backend, self.stopping())?;
                 *state = State::Serving { engine: Arc::clone(&engine), requests };
                 Ok(engine)
             }
@@ -447,6 +467,7 @@ impl ServerBuilder {
         let state = Mutex::new(State::Bound { config: self.config, bound: self.bound });
         let shared = Shared {
             local_addrs,
+            stopping: Stopping::new(),
             #[cfg(feature = "tls")]
             acceptors,
             state,
@@ -473,30 +494,39 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Begins to shut down: the server stops accepting, closes idle connections, and finishes
-    /// exchanges that have begun. It ends when the configured [drain
-    /// timeout](ServerConfig::drain_timeout) has passed at the latest. Returns at once.
+    /// Begins to shut down. Returns at once. The phases are:
+    ///
+    /// 1. [`Stopping`] tells everybody. The server continues to accept and to answer for the
+    ///    [lame-duck time](ServerConfig::lame_duck), which is 0 by default.
+    /// 2. It stops accepting, closes idle connections, and finishes exchanges that have begun.
+    /// 3. It ends when they are finished, or when the [drain timeout](ServerConfig::drain_timeout)
+    ///    has passed.
     pub fn shutdown(&self) {
-        self.end(None);
+        if let Some(engine) = self.engine() {
+            engine.stop();
+        }
     }
 
-    /// As [`shutdown`](Self::shutdown), with the given drain timeout. A further call can only
-    /// shorten the time.
+    /// As [`shutdown`](Self::shutdown), with the given drain timeout and without a lame-duck time.
+    /// A further call can only shorten the time.
     pub fn shutdown_within(&self, timeout: Duration) {
-        self.end(Some(timeout));
+        if let Some(engine) = self.engine() {
+            engine.shutdown(timeout);
+        }
     }
 
-    fn end(&self, timeout: Option<Duration>) {
-        let engine = {
-            let mut state = self.server.shared.state.lock();
-            match &mut *state {
-                State::Serving { engine, .. } => Arc::clone(engine),
-                bound => {
-                    *bound = State::Ended;
-                    return;
+    /// Returns the engine. A server that does not serve ends.
+    fn engine(&self) -> Option<Arc<Engine>> {
+        match &mut *self.server.shared.state.lock() {
+            State::Serving { engine, .. } => Some(Arc::clone(engine)),
+            bound => {
+                *bound = State::Ended;
+                if self.server.shared.stopping.set() == Set::WithCallbacks {
+                    // Nothing waits for this thread.
+                    self.server.shared.stopping.run_callbacks();
                 }
+                None
             }
-        };
-        engine.shutdown(timeout.unwrap_or(engine.config.drain_timeout));
+        }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod refused;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod status;
+pub(crate) mod stopping;
 pub mod tcp;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Response;
+use crate::service::stopping::Stopping;
 
 /// A handler of requests.
 ///
@@ -120,6 +122,19 @@ pub trait Service: Send + Sync + 'static {
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {
         warn_of_failed_body(route, error);
     }
+
+    /// Returns the service's own token, which is set when its server begins to stop. It is for
+    /// services that pass it on to handlers. Called once, when the server starts.
+    /// [`Server::stopping`](crate::Server::stopping) is the server's token. `None` by default.
+    fn stopping(&self) -> Option<Stopping> {
+        None
+    }
+
+    /// Called when the server has stopped, before [`Server::serve`](crate::Server::serve) and
+    /// [`Server::wait`](crate::Server::wait) return. Requests are finished, except those that
+    /// exceeded the [drain timeout](crate::ServerConfig::drain_timeout). It may block. Does nothing
+    /// by default.
+    fn stopped(&self) {}
 
     /// Handles the request and returns its response. It may block for as long as it likes without
     /// delaying other requests.

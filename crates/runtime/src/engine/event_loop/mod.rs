@@ -4,6 +4,7 @@
 //! fields. The part that all threads share is its [`LoopHandle`].
 
 mod accept;
+mod drain;
 mod handle;
 mod memory_pressure;
 mod ready;
@@ -383,8 +384,8 @@ impl EventLoop {
         if !is_full {
             self.expire(clock.now());
         }
-        if self.drain_is_due() {
-            self.drain();
+        if self.handle.engine.is_stopping() {
+            self.continue_to_stop(clock.now());
         }
     }
 
@@ -407,8 +408,9 @@ impl EventLoop {
         let can_accept =
             self.waiting.is_some() || self.listeners.iter().any(|accepting| accepting.is_ready);
         let accept_at = can_accept.then(|| self.accept_again_at.unwrap_or(now));
-        let drain_at = if self.is_draining { self.handle.engine.drain_deadline() } else { None };
-        let next = [self.deadlines.next(), accept_at, drain_at].into_iter().flatten().min()?;
+        let engine = &self.handle.engine;
+        let stop_at = if engine.is_stopping() { engine.phase_ends_at() } else { None };
+        let next = [self.deadlines.next(), accept_at, stop_at].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(now))
     }
 
@@ -448,37 +450,6 @@ impl EventLoop {
             connection.listed_at = Some(deadline);
             self.deadlines.add(deadline, token);
         }
-    }
-
-    fn drain_is_due(&self) -> bool {
-        !self.is_draining && self.handle.engine.is_draining()
-    }
-
-    /// Begins to drain: accepts what is in the backlog and nothing after that, and serves every
-    /// connection once more.
-    fn drain(&mut self) {
-        self.is_draining = true;
-        for accepting in &mut self.listeners {
-            accepting.is_ready = true;
-        }
-        for (token, _) in self.slab.parked() {
-            self.ready.push(token, Readiness::Drain);
-        }
-    }
-
-    fn has_drained(&mut self, now: Instant) -> bool {
-        if self.listeners.is_empty() && self.waiting.is_none() && self.slab.len() == 0 {
-            return true;
-        }
-        let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);
-        if is_late {
-            self.watched.cancel_all(&self.handle.engine);
-            tracing::warn!(
-                connections = self.slab.len(),
-                "the drain deadline has passed: closing the remaining connections"
-            );
-        }
-        is_late
     }
 }
 

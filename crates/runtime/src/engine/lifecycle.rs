@@ -1,0 +1,208 @@
+//! The phases of a server's life, from serving to stopped.
+//!
+//! ```text
+//!   Serving --> LameDuck --> Draining --> Stopped
+//!       \___________________/
+//!         without a lame-duck time
+//! ```
+//!
+//! The loops move from one phase to the next: each includes the end of the current one in the
+//! timeout of its poller.
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{Backend, Engine};
+use crate::clock::TIMEOUT_MAX;
+use crate::execution::scheduling::with_normal_policy;
+use crate::metrics::Phase;
+use crate::service::latch::Set;
+use crate::service::stopping::Stopping;
+
+/// The phase of a server, and how long it may last.
+#[derive(Debug, Default)]
+pub(super) struct Lifecycle {
+    state: Mutex<State>,
+    ended: Condvar,
+    /// Whether a phase after `Serving` has begun: responses announce the close.
+    is_stopping: AtomicBool,
+    is_draining: AtomicBool,
+    pub(super) loops_running: AtomicUsize,
+    /// Set when the server begins to stop: the server's token and the service's.
+    tokens: Vec<Stopping>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lame_duck: Option<LameDuck>,
+    drain_deadline: Option<Instant>,
+    has_ended: bool,
+}
+
+/// A lame-duck phase, and how long the drain after it may last.
+#[derive(Clone, Copy, Debug)]
+struct LameDuck {
+    until: Instant,
+    drain_timeout: Duration,
+}
+
+impl Lifecycle {
+    pub(super) fn new(tokens: Vec<Stopping>) -> Self {
+        Self { tokens, ..Self::default() }
+    }
+}
+
+impl Engine {
+    /// Returns whether the server has begun to stop, so that responses announce the close.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lifecycle.is_stopping.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn is_draining(&self) -> bool {
+        self.lifecycle.is_draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        if self.lifecycle.state.lock().has_ended {
+            Phase::Stopped
+        } else if self.is_draining() {
+            Phase::Draining
+        } else if self.is_stopping() {
+            Phase::LameDuck
+        } else {
+            Phase::Serving
+        }
+    }
+
+    pub(crate) fn drain_deadline(&self) -> Option<Instant> {
+        self.lifecycle.state.lock().drain_deadline
+    }
+
+    /// Returns when the current phase ends, if the server has begun to stop.
+    pub(crate) fn phase_ends_at(&self) -> Option<Instant> {
+        let state = self.lifecycle.state.lock();
+        state.drain_deadline.or(state.lame_duck.map(|lame_duck| lame_duck.until))
+    }
+
+    /// Stops as configured: tells everybody, serves on for the lame-duck time, then drains.
+    pub(crate) fn stop(&self) {
+        let (lame_duck, drain_timeout) = (self.config.lame_duck, self.config.drain_timeout);
+        if lame_duck.is_zero() {
+            self.shutdown(drain_timeout);
+            return;
+        }
+        {
+            let mut state = self.lifecycle.state.lock();
+            if state.lame_duck.is_some() || state.drain_deadline.is_some() {
+                return;
+            }
+            state.lame_duck = Some(LameDuck { until: Instant::now() + lame_duck, drain_timeout });
+        }
+        tracing::info!(
+            phase = "lame duck",
+            time = ?lame_duck,
+            "stopping: readiness says no, requests are still answered"
+        );
+        self.begin_to_stop();
+        self.wake_loops();
+    }
+
+    /// Stops accepting, and lets exchanges that have begun finish within `timeout`. A second call
+    /// can only shorten the time.
+    pub(crate) fn shutdown(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
+        {
+            let mut state = self.lifecycle.state.lock();
+            let sooner = state.drain_deadline.is_none_or(|current| deadline < current);
+            if sooner {
+                state.drain_deadline = Some(deadline);
+            }
+        }
+        if !self.lifecycle.is_draining.swap(true, Ordering::SeqCst) {
+            tracing::info!(phase = "draining", ?timeout, "shutting down");
+            self.begin_to_stop();
+        }
+        self.wake_loops();
+    }
+
+    /// Begins to drain if the lame-duck time has passed.
+    #[cold]
+    pub(crate) fn end_lame_duck(&self, now: Instant) {
+        if self.is_draining() {
+            return;
+        }
+        let lame_duck = self.lifecycle.state.lock().lame_duck;
+        if let Some(LameDuck { drain_timeout, .. }) = lame_duck.filter(|this| this.until <= now) {
+            self.shutdown(drain_timeout);
+        }
+    }
+
+    /// Tells everybody who asked that the server stops.
+    fn begin_to_stop(&self) {
+        if self.lifecycle.is_stopping.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let with_callbacks: Vec<Stopping> = self
+            .lifecycle
+            .tokens
+            .iter()
+            .filter(|token| token.set() == Set::WithCallbacks)
+            .cloned()
+            .collect();
+        if with_callbacks.is_empty() {
+            return;
+        }
+        // The program's code may block, and this may be the thread of a handler.
+        let name = format!("{}-stopping", self.config.thread_name);
+        let run = with_normal_policy(move || {
+            for token in &with_callbacks {
+                if token.run_callbacks() > 0 {
+                    tracing::error!("a callback of `Stopping` panicked");
+                }
+            }
+        });
+        if let Err(error) = thread::Builder::new().name(name).spawn(run) {
+            tracing::error!(%error, "cannot start a thread: the callbacks of `Stopping` do not run");
+        }
+    }
+
+    /// Called when a loop has ended. The last one ends the server.
+    pub(crate) fn loop_ended(&self) {
+        if self.lifecycle.loops_running.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
+        if let Backend::Program(queue) = &self.backend {
+            queue.close();
+        }
+        // All of these refer to this engine: without this, the reference cycle would keep it alive.
+        drop(self.seats.close());
+        #[cfg(feature = "tls")]
+        drop(self.handshakes.close());
+        drop(mem::take(&mut *self.spare.lock()));
+        self.pool.close();
+        self.watchdog.stop();
+        if let Backend::Service(site) = &self.backend {
+            if catch_unwind(AssertUnwindSafe(|| site.service.stopped())).is_err() {
+                self.note_panic("a service panicked when its server had stopped");
+            }
+        }
+        self.lifecycle.state.lock().has_ended = true;
+        self.lifecycle.ended.notify_all();
+        tracing::info!(phase = "stopped", "stopped");
+    }
+
+    /// Waits until the server has ended.
+    pub(crate) fn wait(&self) {
+        let mut state = self.lifecycle.state.lock();
+        while !state.has_ended {
+            self.lifecycle.ended.wait(&mut state);
+        }
+    }
+}
