@@ -172,7 +172,8 @@ fn a_body_for_http_1_0_ends_with_the_connection_and_is_reset_if_it_fails() {
 #[test]
 fn a_failed_body_is_cut_short_behind_what_was_sent_and_reported_with_its_route() {
     let pushing = Pushing::start();
-    let rows: [(&str, fn(Sender)); 3] = [
+    type Row = (&'static str, fn(Sender));
+    let rows: [Row; 3] = [
         ("the database is away", |sender| sender.fail("the database is away")),
         ("panicked", |sender| {
             let panicked = thread::spawn(move || {
@@ -203,7 +204,8 @@ fn a_failed_body_is_cut_short_behind_what_was_sent_and_reported_with_its_route()
 #[test]
 fn a_client_that_leaves_is_noticed_while_nothing_is_sent() {
     let pushing = Pushing::start();
-    let leave: [(&str, fn(Client)); 2] = [("closes", drop), ("resets", filoplume_tests::reset)];
+    type Leave = (&'static str, fn(Client));
+    let leave: [Leave; 2] = [("closes", drop), ("resets", filoplume_tests::reset)];
     for (how, leave) in leave {
         let mut client = pushing.server.client();
         let sender = pushing.get(&mut client);
@@ -421,6 +423,7 @@ fn trailers_are_sent_to_clients_that_read_them() {
 }
 
 /// A service whose bodies are written by the closure that the path selects.
+#[allow(clippy::needless_pass_by_value, reason = "a service takes its request")]
 fn written(request: Request) -> Response {
     let path = request.path().to_owned();
     let mut response = Response::default();

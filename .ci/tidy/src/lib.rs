@@ -28,6 +28,8 @@ mod guide {
     mod sessions {}
     #[doc = include_str!("../../../docs/guide/pages.md")]
     mod pages {}
+    #[doc = include_str!("../../../docs/guide/streams.md")]
+    mod streams {}
     #[doc = include_str!("../../../docs/guide/testing.md")]
     mod testing {}
     #[doc = include_str!("../../../docs/guide/execution.md")]

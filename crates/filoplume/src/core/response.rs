@@ -9,8 +9,8 @@ use crate::semantics::conditional::RequestConditions;
 ///
 /// It is implemented for text and bytes, [`Html`](crate::Html), `Json`,
 /// [`Redirect`](crate::Redirect), status codes, files, [readers](crate::response::Reader),
-/// [iterators](crate::response::Pieces), [pushed bodies](crate::pushed), [events](crate::sse), `()`,
-/// pairs of a status or headers with any of these, `Option` (`None` is a `404`) and `Result`.
+/// [iterators](crate::response::Pieces), [pushed bodies](crate::pushed), [events](crate::sse),
+/// `()`, pairs of a status or headers with any of these, `Option` (`None` is a `404`) and `Result`.
 ///
 /// ```
 /// use filoplume::prelude::*;

@@ -61,9 +61,9 @@ impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
     }
 }
 
-/// The pieces of an iterator, sent in chunks. The iterator may block. It is asked for the next piece
-/// when the client has taken the one before. An error cuts the response short, so that the client
-/// can detect it.
+/// The pieces of an iterator, sent in chunks. The iterator may block. It is asked for the next
+/// piece when the client has taken the one before. An error cuts the response short, so that the
+/// client can detect it.
 ///
 /// ```
 /// use filoplume::prelude::*;

@@ -103,11 +103,23 @@ impl Hub {
     /// events behind the last one that the client has got. If that one is not kept any more, it
     /// begins with all kept events: the client has missed these at least.
     pub fn subscribe(&self, last: &LastEventId) -> EventStream {
+        self.subscribe_behind(last.0.as_deref())
+    }
+
+    /// As [`subscribe`](Self::subscribe), but a client that connects for the first time gets all
+    /// kept events.
+    pub fn subscribe_with_history(&self, last: &LastEventId) -> EventStream {
+        // No event has an empty ID that a client could send back.
+        self.subscribe_behind(Some(last.0.as_deref().unwrap_or_default()))
+    }
+
+    fn subscribe_behind(&self, last: Option<&str>) -> EventStream {
         let (sender, stream) = channel_with(self.capacity);
         // Locked until the client is added: an event must not fall between both.
         let recent = self.recent.lock();
-        if let LastEventId(Some(last)) = last {
-            let behind = recent.events.iter().position(|(id, _)| id == last).map_or(0, |at| at + 1);
+        if let Some(last) = last {
+            let behind =
+                recent.events.iter().position(|(id, _)| *id == last).map_or(0, |at| at + 1);
             let missed: Vec<&[u8]> =
                 recent.events.iter().skip(behind).map(|(_, bytes)| &**bytes).collect();
             // In one piece, which is accepted however long it is.
