@@ -5,6 +5,7 @@
     reason = "these comments are the help text, where brackets mark optional parts"
 )]
 
+mod live;
 mod tls;
 
 use std::fs;
@@ -16,9 +17,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use filoplume_http1::Headers;
 use http::Method;
 
+use self::live::LiveArguments;
 use self::tls::TlsArguments;
 use crate::plan::{End, HttpRequest, Plan, Protocol, Requests, Template};
-use crate::target::{Scheme, Target};
+use crate::target::Target;
 use crate::units::{parse_count, parse_duration, parse_rate, parse_share};
 use crate::url_list::{UrlLine, parse_method};
 use crate::verify::{Statuses, Verify};
@@ -69,8 +71,9 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct LoadArguments {
-    /// The server: http://HOST[:PORT][/PATH], https://HOST[:PORT][/PATH], tcp://HOST:PORT (an echo
-    /// server), unix:/SOCKET[:/PATH], or :PORT[/PATH].
+    /// The server: http://HOST[:PORT][/PATH], the same with https://, ws:// or wss:// (an echo of
+    /// messages, or --hold), tcp://HOST:PORT (an echo server), unix:/SOCKET[:/PATH], or
+    /// :PORT[/PATH].
     #[arg(value_name = "URL", required = true)]
     pub(crate) url: Option<String>,
 
@@ -135,16 +138,19 @@ pub(crate) struct LoadArguments {
     /// with # are skipped.
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     urls: Option<PathBuf>,
-    /// Number of bytes in a message to tcp://.
+    /// Number of bytes in a message to tcp:// or ws://.
     #[arg(short, long, default_value = "64", value_parser = parse_count, help_heading = "Request")]
     length: u64,
+
+    #[command(flatten)]
+    live: LiveArguments,
 
     #[command(flatten)]
     tls: TlsArguments,
 
     /// Check each response: that it equals the request (echo), or that the status, or status and
-    /// content (body), equal those of the first response. [default: echo for tcp://, otherwise
-    /// body]
+    /// content (body), equal those of the first response. [default: echo for tcp:// and ws://,
+    /// otherwise body]
     #[arg(
         long,
         num_args = 0..=1,
@@ -211,10 +217,7 @@ impl LoadArguments {
     pub(crate) fn plan(&self) -> Result<Plan, String> {
         let url = self.url.as_deref().unwrap_or_default();
         let target = Target::parse(url)?;
-        let protocol = match target.scheme {
-            Scheme::Http | Scheme::Https => Protocol::Http,
-            Scheme::Tcp => Protocol::Echo,
-        };
+        let (protocol, holds) = self.protocol(&target)?;
         let depth = bounded("--pipeline", self.pipeline, 1, 4096)?;
         let connections = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let connections = bounded("--connections", connections, 1, 1_000_000)?;
@@ -229,9 +232,14 @@ impl LoadArguments {
         if self.requests == Some(0) || self.duration.is_some_and(|duration| duration.is_zero()) {
             return Err("there is nothing to do: -n and -d must be greater than zero".to_owned());
         }
-        let requests = match protocol {
-            Protocol::Http => self.http_requests(&target, depth)?,
-            Protocol::Echo => self.echo_requests(depth)?,
+        let (websocket, requests) = match protocol {
+            Protocol::Http => (None, self.http_requests(&target, depth)?),
+            Protocol::Echo => (None, self.echo_requests(depth)?),
+            Protocol::Events => (None, self.event_requests(&target)?),
+            Protocol::WebSocket => {
+                let (websocket, requests) = self.websocket(&target, depth)?;
+                (Some(websocket), requests)
+            }
         };
         let cores = available_parallelism().map_or(1, usize::from);
         let wanted = self.blocking_threads.or(self.threads).unwrap_or((cores / 2).max(1));
@@ -241,6 +249,8 @@ impl LoadArguments {
             address: target.host.resolve()?,
             tls: self.tls.tls(&target)?,
             protocol,
+            websocket,
+            holds,
             requests,
             connections,
             threads,
@@ -354,12 +364,14 @@ impl LoadArguments {
     fn verify(&self, protocol: Protocol) -> Result<Option<Verify>, String> {
         let Some(what) = &self.verify else { return Ok(None) };
         match (what.as_str(), protocol) {
-            ("" | "echo", Protocol::Echo) | ("echo", Protocol::Http) => Ok(Some(Verify::Echo)),
+            ("" | "echo", Protocol::Echo | Protocol::WebSocket) | ("echo", Protocol::Http) => {
+                Ok(Some(Verify::Echo))
+            }
             ("" | "body", Protocol::Http) => Ok(Some(Verify::Body)),
             ("status", Protocol::Http) => Ok(Some(Verify::Status)),
-            _ => {
-                Err(format!("--verify={what} must be echo, status or body (tcp:// has only echo)"))
-            }
+            _ => Err(format!(
+                "--verify={what} must be echo, status or body (tcp:// and ws:// have only echo)"
+            )),
         }
     }
 }

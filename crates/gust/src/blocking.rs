@@ -160,7 +160,7 @@ impl Client<'_> {
                 }
                 Ok(read) => {
                     tally.slice.bytes_received += read as u64;
-                    exchange.receive(plan, &scratch.input[..kept + read], now, tally)
+                    exchange.receive(plan, &mut scratch.input[..kept + read], now, tally)
                 }
                 Err(error) => {
                     exchange.put_back(&scratch.input[..kept]);
@@ -270,6 +270,7 @@ impl Client<'_> {
         Finished {
             served: exchanges().map(|exchange| exchange.served).collect(),
             opened: self.slots.iter().map(|slot| slot.opened).collect(),
+            held: 0,
             unanswered: exchanges().map(|exchange| exchange.unanswered(counts_from)).sum(),
             never_sent: 0,
             longest_wait: longest_wait(

@@ -10,6 +10,7 @@ use crate::retry::Retry;
 use crate::tally::{ErrorKind, Tally};
 use crate::transport::Stream;
 use crate::units::Nanos;
+use crate::websocket::{Opened, Opening, WebSocket};
 
 /// Most reads from one connection before other connections are handled, so that a server that sends
 /// without end does not block the thread.
@@ -37,6 +38,8 @@ pub(crate) enum Link {
     Connecting {
         stream: Stream,
         since: Nanos,
+        /// The handshake of a WebSocket.
+        opening: Option<Opening>,
     },
     Open(Stream),
 }
@@ -79,23 +82,36 @@ impl Connection {
     ) -> io::Result<()> {
         let mut stream = Stream::connect(&plan.address, plan.tls.as_ref())?;
         stream.register(registry, token)?;
-        self.link = Link::Connecting { stream, since: now };
+        let opening = plan.websocket.as_ref().map(|_| Opening::default());
+        self.link = Link::Connecting { stream, since: now, opening };
         Ok(())
     }
 
     /// Continues to connect when the socket becomes ready. Returns the time at which the connect
     /// was started, or `None` if it needs further events.
-    pub(crate) fn finish_connect(&mut self, tally: &mut Tally) -> io::Result<Option<Nanos>> {
-        let Link::Connecting { stream, since } = &mut self.link else { return Ok(None) };
+    pub(crate) fn finish_connect(
+        &mut self,
+        plan: &Plan,
+        now: Nanos,
+        tally: &mut Tally,
+    ) -> io::Result<Option<Nanos>> {
+        let Link::Connecting { stream, since, opening } = &mut self.link else { return Ok(None) };
         let since = *since;
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
-        match stream.shake_hands() {
+        let is_resumed = match stream.shake_hands() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            result => result?,
-        }
-        if let Some(is_resumed) = stream.is_resumed() {
+            result => result.map(|()| stream.is_resumed())?,
+        };
+        let opened = match (opening, &plan.websocket) {
+            (Some(opening), Some(websocket)) => match open(stream, opening, websocket)? {
+                None => return Ok(None),
+                opened => opened,
+            },
+            _ => None,
+        };
+        if let Some(is_resumed) = is_resumed {
             tally.handshake(since, is_resumed);
         }
         let Link::Connecting { stream, .. } =
@@ -106,6 +122,12 @@ impl Connection {
         self.link = Link::Open(stream);
         self.opened += 1;
         self.retry.opened(self.exchange.answered);
+        if let Some(Opened { decoder, mut rest }) = opened {
+            self.exchange.open(decoder);
+            if self.exchange.receive(plan, &mut rest, now, tally) != Ok(Flow::Open) {
+                return Err(io::Error::other("the server closed the WebSocket at once"));
+            }
+        }
         Ok(Some(since))
     }
 
@@ -123,6 +145,11 @@ impl Connection {
     /// Returns how long to wait after a failed attempt to connect.
     pub(crate) fn pause_after_failure(&mut self) -> Nanos {
         self.retry.pause_after_failure()
+    }
+
+    /// Returns whether the connection is open and receives what the server sends by itself.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_open() && self.exchange.is_held()
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -210,7 +237,8 @@ impl Connection {
             };
             let now = clock();
             tally.slice.bytes_received += read as u64;
-            let flow = self.exchange.receive(plan, &scratch.input[..kept + read], now, tally)?;
+            let flow =
+                self.exchange.receive(plan, &mut scratch.input[..kept + read], now, tally)?;
             if flow == Flow::Closing {
                 return Ok(Received::Closed);
             }
@@ -225,6 +253,48 @@ impl Connection {
             }
         }
         Ok(Received::MayHaveMore)
+    }
+}
+
+/// Continues the handshake of a WebSocket. Returns `None` if it has to wait for the socket.
+fn open(
+    stream: &mut Stream,
+    opening: &mut Opening,
+    websocket: &WebSocket,
+) -> io::Result<Option<Opened>> {
+    /// Answers to handshakes are short.
+    const READ_BYTES: usize = 4096;
+
+    while !opening.unsent(websocket).is_empty() || stream.has_unsent() {
+        let result = match opening.unsent(websocket) {
+            [] => stream.flush().map(|()| 0),
+            unsent => stream.write(unsent),
+        };
+        match result {
+            Ok(written) => opening.note_written(written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut buffer = [0; READ_BYTES];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the server closed the connection during the WebSocket handshake",
+                ));
+            }
+            Ok(read) => {
+                let opened =
+                    opening.receive(websocket, &buffer[..read]).map_err(io::Error::other)?;
+                if opened.is_some() {
+                    return Ok(opened);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -3,10 +3,14 @@
 //!
 //! This module has no socket and no clock: the time is an argument, and bytes are passed as slices.
 
+mod live;
+
 use std::collections::VecDeque;
 
 use filoplume_http1::{Limits, PeerClosed, ResponseEvent, ResponseHead, ResponseReader};
+use filoplume_websocket::Decoder;
 
+use crate::event_stream::EventParser;
 use crate::plan::{Plan, Protocol, Template};
 use crate::tally::{ErrorKind, Tally};
 use crate::units::Nanos;
@@ -14,6 +18,16 @@ use crate::verify::{Digest, ResponseSummary, Verify};
 
 /// Most bytes of different requests that are gathered into one write.
 const GATHERED_BYTES_MAX: usize = 64 * 1024;
+
+/// The limits of heads and trailers.
+const LIMITS: Limits = Limits {
+    head_bytes_max: Limits::HEAD_BYTES_MAX,
+    target_bytes_max: Limits::TARGET_BYTES_MAX,
+    fields_max: Limits::FIELDS_MAX,
+    chunk_line_bytes_max: Limits::CHUNK_LINE_BYTES_MAX,
+    chunk_extension_bytes_max: Limits::CHUNK_EXTENSION_BYTES_MAX,
+    trailer_bytes_max: Limits::TRAILER_BYTES_MAX,
+};
 
 /// What may follow on a connection after bytes were received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +49,8 @@ pub(crate) struct Exchange {
     state: ResponseState,
     /// The start of a head whose end has not arrived.
     unread: Vec<u8>,
+    /// Answers to pings, which are sent between messages.
+    replies: Vec<u8>,
     /// Number of responses, including those of the warm-up.
     pub(crate) answered: u64,
     /// Number of responses that were counted.
@@ -49,10 +65,6 @@ struct Pending {
 }
 
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one per connection, and a box would add an indirection"
-)]
 enum ResponseState {
     Http {
         reader: ResponseReader,
@@ -61,6 +73,16 @@ enum ResponseState {
     /// How many bytes of the echo in progress were received.
     Echo {
         received: usize,
+    },
+    /// The messages of a WebSocket, once it is open.
+    WebSocket {
+        decoder: Option<Box<Decoder>>,
+    },
+    Events {
+        reader: ResponseReader,
+        parser: EventParser,
+        /// The head of the stream was received.
+        is_open: bool,
     },
 }
 
@@ -72,6 +94,7 @@ impl Exchange {
             offset: 0,
             state: ResponseState::new(plan.protocol),
             unread: Vec::new(),
+            replies: Vec::new(),
             answered: 0,
             served: 0,
         }
@@ -83,11 +106,14 @@ impl Exchange {
         let lost = self.unanswered(tally.counts_from);
         self.pending.clear();
         self.unread.clear();
+        self.replies.clear();
         self.unsent = 0;
         self.offset = 0;
         match &mut self.state {
             ResponseState::Http { reader, .. } => reader.restart(),
             ResponseState::Echo { received } => *received = 0,
+            ResponseState::WebSocket { decoder } => *decoder = None,
+            ResponseState::Events { .. } => self.state = ResponseState::new(Protocol::Events),
         }
         lost
     }
@@ -107,7 +133,7 @@ impl Exchange {
 
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
-        self.unsent > 0
+        self.unsent > 0 || !self.replies.is_empty()
     }
 
     /// Returns the number of unanswered requests that were sent at `counts_from` or later.
@@ -127,7 +153,14 @@ impl Exchange {
 
     /// Returns the bytes for the next write.
     #[inline]
-    pub(crate) fn unsent_bytes<'a>(&self, plan: &'a Plan, gathered: &'a mut Vec<u8>) -> &'a [u8] {
+    pub(crate) fn unsent_bytes<'a>(
+        &'a self,
+        plan: &'a Plan,
+        gathered: &'a mut Vec<u8>,
+    ) -> &'a [u8] {
+        if self.sends_replies() {
+            return &self.replies;
+        }
         if let Some(only) = plan.requests.only() {
             return &only.repeated(self.unsent)[self.offset..];
         }
@@ -150,6 +183,10 @@ impl Exchange {
     /// Records that this many bytes were written.
     #[inline]
     pub(crate) fn note_written(&mut self, plan: &Plan, written: usize) {
+        if self.sends_replies() {
+            self.replies.drain(..written);
+            return;
+        }
         self.offset += written;
         if let Some(only) = plan.requests.only() {
             self.unsent -= self.offset / only.bytes.len();
@@ -165,6 +202,12 @@ impl Exchange {
             self.offset -= length;
             self.unsent -= 1;
         }
+    }
+
+    /// Returns whether replies are sent next, which is so between two messages.
+    #[inline]
+    fn sends_replies(&self) -> bool {
+        self.offset == 0 && !self.replies.is_empty()
     }
 
     /// Copies the bytes that were kept from the last read to the start of `buffer`, and returns how
@@ -190,13 +233,15 @@ impl Exchange {
     pub(crate) fn receive(
         &mut self,
         plan: &Plan,
-        input: &[u8],
+        input: &mut [u8],
         now: Nanos,
         tally: &mut Tally,
     ) -> Result<Flow, ErrorKind> {
         match self.state {
             ResponseState::Http { .. } => self.receive_http(plan, input, now, tally),
             ResponseState::Echo { .. } => self.receive_echo(plan, input, now, tally),
+            ResponseState::WebSocket { .. } => self.receive_messages(plan, input, now, tally),
+            ResponseState::Events { .. } => self.receive_events(input, now, tally),
         }
     }
 
@@ -208,7 +253,8 @@ impl Exchange {
         tally: &mut Tally,
     ) -> Result<(), ErrorKind> {
         let ResponseState::Http { reader, .. } = &mut self.state else {
-            return if self.pending.is_empty() { Ok(()) } else { Err(ErrorKind::ClosedEarly) };
+            let is_expected = self.pending.is_empty() && !plan.holds;
+            return if is_expected { Ok(()) } else { Err(ErrorKind::ClosedEarly) };
         };
         match reader.peer_closed(&self.unread) {
             PeerClosed::Ended => self.complete(plan, now, tally),
@@ -227,14 +273,6 @@ impl Exchange {
         now: Nanos,
         tally: &mut Tally,
     ) -> Result<Flow, ErrorKind> {
-        const LIMITS: Limits = Limits {
-            head_bytes_max: Limits::HEAD_BYTES_MAX,
-            target_bytes_max: Limits::TARGET_BYTES_MAX,
-            fields_max: Limits::FIELDS_MAX,
-            chunk_line_bytes_max: Limits::CHUNK_LINE_BYTES_MAX,
-            chunk_extension_bytes_max: Limits::CHUNK_EXTENSION_BYTES_MAX,
-            trailer_bytes_max: Limits::TRAILER_BYTES_MAX,
-        };
         loop {
             let Some(request) = self.pending.front() else {
                 return if input.is_empty() { Ok(Flow::Open) } else { Err(ErrorKind::Unsolicited) };
@@ -339,6 +377,12 @@ impl ResponseState {
                 summary: ResponseSummary { status: 0, content: Digest::EMPTY },
             },
             Protocol::Echo => Self::Echo { received: 0 },
+            Protocol::WebSocket => Self::WebSocket { decoder: None },
+            Protocol::Events => Self::Events {
+                reader: ResponseReader::new(),
+                parser: EventParser::default(),
+                is_open: false,
+            },
         }
     }
 }
@@ -382,7 +426,7 @@ mod tests {
         let mut tally = Tally::new(100, false);
         let mut exchange = pipeline(&plan, &[98, 99, 100, 101, 102], &mut tally);
         assert_eq!((exchange.oldest_sent(), exchange.unanswered(100)), (Some(98), 3));
-        let flow = exchange.receive(&plan, &RESPONSE.repeat(3), 200, &mut tally);
+        let flow = exchange.receive(&plan, &mut RESPONSE.repeat(3), 200, &mut tally);
         assert_eq!((flow, exchange.answered, exchange.served), (Ok(Flow::Open), 3, 1));
         assert_eq!((exchange.in_flight(), exchange.oldest_sent()), (2, Some(101)));
         assert_eq!(exchange.restart(&tally), 2);
@@ -400,7 +444,7 @@ mod tests {
         let whole = exchange.unsent_bytes(&plan, &mut Vec::new()).to_vec();
         exchange.note_written(&plan, whole.len() / 2 + 3);
         // A part of a response is also kept.
-        exchange.receive(&plan, &RESPONSE[..9], 3, &mut tally).unwrap();
+        exchange.receive(&plan, &mut RESPONSE[..9].to_vec(), 3, &mut tally).unwrap();
         assert_eq!(exchange.restart(&tally), 2);
         exchange.begin(0, 4, 4, &mut tally);
         exchange.begin(0, 5, 5, &mut tally);

@@ -8,11 +8,13 @@
 #![allow(clippy::print_stderr, reason = "that is what a program on a terminal does")]
 
 mod args;
+mod arrival;
 mod blocking;
 mod collector;
 mod compare;
 mod connection;
 mod cpu;
+mod event_stream;
 mod exchange;
 mod histogram;
 mod load;
@@ -34,6 +36,7 @@ mod transport;
 mod units;
 mod url_list;
 mod verify;
+mod websocket;
 mod worker;
 
 use std::fs;
@@ -102,7 +105,10 @@ fn measure(arguments: &LoadArguments) -> Result<bool, String> {
 /// Prints the requirements that were not met, and returns whether all were met.
 fn check_requirements(arguments: &LoadArguments, run: &Run) -> bool {
     let mut failures = Vec::new();
-    if run.responses == 0 {
+    if run.connections.held == Some(0) {
+        failures.push("no connection was held".to_owned());
+    }
+    if run.responses == 0 && !run.load.holds {
         failures.push("no request was answered".to_owned());
     }
     if let Some(errors_max) = arguments.errors_max().filter(|&max| run.errors.total() > max) {

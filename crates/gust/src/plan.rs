@@ -9,6 +9,7 @@ use http::Method;
 use crate::target::Address;
 use crate::tls::Tls;
 use crate::verify::{Digest, ResponseSummary, Statuses, Verify};
+use crate::websocket::WebSocket;
 
 /// Largest buffer with copies of the same request, from which a pipeline is written.
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
@@ -24,6 +25,10 @@ pub(crate) struct Plan {
     pub(crate) address: Address,
     pub(crate) tls: Option<Tls>,
     pub(crate) protocol: Protocol,
+    /// How a WebSocket is opened.
+    pub(crate) websocket: Option<WebSocket>,
+    /// Whether connections only receive what the server sends by itself.
+    pub(crate) holds: bool,
     pub(crate) requests: Requests,
     pub(crate) connections: usize,
     pub(crate) threads: usize,
@@ -49,6 +54,10 @@ pub(crate) struct Plan {
 pub(crate) enum Protocol {
     Http,
     Echo,
+    /// Messages of WebSockets.
+    WebSocket,
+    /// The events of event streams.
+    Events,
 }
 
 /// When a run ends: at whichever limit is reached first. Without a limit it runs until it is
@@ -181,6 +190,11 @@ impl Template {
         }
         let digest = Digest::of(&bytes);
         Self::new(Method::GET, bytes, digest, depth)
+    }
+
+    /// Returns a message as it is sent, with the digest of its content.
+    pub(crate) fn encoded(bytes: Vec<u8>, content: Digest, depth: usize) -> Self {
+        Self::new(Method::GET, bytes, content, depth)
     }
 
     fn new(method: Method, bytes: Vec<u8>, content: Digest, depth: usize) -> Self {

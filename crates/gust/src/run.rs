@@ -77,6 +77,9 @@ pub(crate) struct Load {
     pub(crate) requests: Option<u64>,
     pub(crate) warmup_seconds: f64,
     pub(crate) request_bytes: u64,
+    /// Whether connections only received what the server sent by itself.
+    #[serde(default)]
+    pub(crate) holds: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +90,9 @@ pub(crate) struct Connections {
     /// Connections with at least one response.
     pub(crate) served: u64,
     pub(crate) never_served: u64,
+    /// How many were open at the end, if they only received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) held: Option<u64>,
     /// How many times a connection was opened again.
     pub(crate) reopened: u64,
     /// The smallest number of responses on a connection.
@@ -146,7 +152,7 @@ impl Run {
             statuses: total.statuses.into_iter().collect(),
             bytes_sent: total.bytes_sent,
             bytes_received: total.bytes_received,
-            connections: Connections::of(threads),
+            connections: Connections::of(threads, plan.holds),
             latency: total.latency.summary(),
             uncorrected: plan.rate.map(|_| total.uncorrected.summary()),
             connect: total.connect.summary(),
@@ -190,8 +196,13 @@ impl Run {
     /// Returns the reasons to doubt the figures.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let Connections { asked, opened, never_served, .. } = self.connections;
-        if self.responses == 0 {
+        let Connections { asked, opened, never_served, held, .. } = self.connections;
+        if let Some(held) = held.filter(|&held| held < asked) {
+            warnings.push(format!("only {held} of {asked} connections were held to the end"));
+        }
+        if self.load.holds && self.responses == 0 {
+            // Nothing was sent, which may be what is measured.
+        } else if self.responses == 0 {
             warnings.push("no request was answered".to_owned());
         } else if never_served > 0 {
             warnings.push(format!(
@@ -203,8 +214,10 @@ impl Run {
             warnings.push(format!("only {opened} of {asked} connections could be opened"));
         }
         let wanted = float(opened * self.load.depth);
-        let is_closed_loop =
-            self.load.rate.is_none() && self.load.keep_alive && !self.load.is_blocking;
+        let is_closed_loop = self.load.rate.is_none()
+            && self.load.keep_alive
+            && !self.load.is_blocking
+            && !self.load.holds;
         let is_long = self.seconds >= LITTLE_SECONDS;
         if is_closed_loop && is_long && self.responses > 0 && self.in_flight() < wanted * STARVING {
             warnings.push(format!(
@@ -250,6 +263,8 @@ impl Load {
             Protocol::Http if plan.tls.is_some() => "https",
             Protocol::Http => "http",
             Protocol::Echo => "tcp",
+            Protocol::WebSocket => "websocket",
+            Protocol::Events => "events",
         };
         Self {
             protocol: protocol.to_owned(),
@@ -263,12 +278,13 @@ impl Load {
             requests: plan.end.requests,
             warmup_seconds: plan.warmup.as_secs_f64(),
             request_bytes: plan.requests.template(0).bytes.len() as u64,
+            holds: plan.holds,
         }
     }
 }
 
 impl Connections {
-    fn of(threads: &[Finished]) -> Self {
+    fn of(threads: &[Finished], holds: bool) -> Self {
         let mut served: Vec<u64> =
             threads.iter().flat_map(|thread| thread.served.iter().copied()).collect();
         served.sort_unstable();
@@ -279,6 +295,7 @@ impl Connections {
             opened: opened().filter(|&times| times > 0).count() as u64,
             served: served.len() as u64 - never_served,
             never_served,
+            held: holds.then(|| threads.iter().map(|thread| thread.held as u64).sum()),
             reopened: opened().map(|times| times.saturating_sub(1)).sum(),
             least: served.first().copied().unwrap_or(0),
             median: served.get(served.len() / 2).copied().unwrap_or(0),
@@ -308,6 +325,7 @@ mod tests {
         Finished {
             served: served.to_vec(),
             opened: opened.to_vec(),
+            held: 0,
             unanswered: 2,
             never_sent: 3,
             longest_wait,
@@ -331,8 +349,9 @@ mod tests {
         assert_eq!((run.unanswered, run.never_sent, run.longest_wait), (6, 9, 40));
         assert_eq!((run.seconds, run.client.busiest), (2.000_000_04, 0.4));
         assert_eq!(run.timeline.seconds_per_interval, 0.3);
-        let Connections { asked, opened, served, never_served, reopened, least, median, most } =
-            run.connections;
+        let Connections {
+            asked, opened, served, never_served, reopened, least, median, most, ..
+        } = run.connections;
         assert_eq!((asked, opened, served, never_served, reopened), (4, 3, 3, 1, 3));
         assert_eq!((least, median, most), (0, 7, 9));
     }

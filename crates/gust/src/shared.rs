@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::plan::Plan;
 use crate::units::{Nanos, nanos};
@@ -25,9 +25,17 @@ impl Clock {
     }
 }
 
+/// Returns the microseconds since 1970.
+fn wall_clock() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(0)
+}
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
+    /// When the clock was started, in microseconds since 1970.
+    pub(crate) wall_start: u64,
     stop: AtomicBool,
     /// Requests that no thread has claimed. It counts down only if there is a limit.
     left: AtomicU64,
@@ -42,6 +50,7 @@ impl Shared {
     pub(crate) fn new(plan: &Plan) -> Self {
         Self {
             clock: Clock::start(),
+            wall_start: wall_clock(),
             stop: AtomicBool::new(false),
             left: AtomicU64::new(plan.end.requests.unwrap_or(u64::MAX)),
             opened: AtomicU64::new(0),

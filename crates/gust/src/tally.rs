@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::units::Nanos;
+use crate::units::{MICROSECOND, Nanos};
 
 /// How a request, or a connection, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub(crate) struct Tally {
     pub(crate) counts_from: Nanos,
     /// Whether requests are due at set times.
     pub(crate) has_schedule: bool,
+    /// When the run started, in microseconds since 1970.
+    pub(crate) wall_start: u64,
 }
 
 impl Errors {
@@ -182,7 +184,7 @@ impl Slice {
 
 impl Tally {
     pub(crate) fn new(counts_from: Nanos, has_schedule: bool) -> Self {
-        Self { slice: Box::new(Slice::new()), counts_from, has_schedule }
+        Self { slice: Box::new(Slice::new()), counts_from, has_schedule, wall_start: 0 }
     }
 
     #[inline]
@@ -201,6 +203,21 @@ impl Tally {
         self.slice.latency.record(now.saturating_sub(intended));
         if self.has_schedule {
             self.slice.uncorrected.record(now.saturating_sub(sent));
+        }
+        true
+    }
+
+    /// Records a message that no request asked for, and that says when it was sent, in microseconds
+    /// since 1970. Returns whether it counts.
+    pub(crate) fn arrival(&mut self, sent_at: Option<u64>, now: Nanos) -> bool {
+        if now < self.counts_from {
+            return false;
+        }
+        self.slice.responses += 1;
+        if let Some(sent_at) = sent_at {
+            let arrived = self.wall_start + now / MICROSECOND;
+            // The clock of another machine may be ahead.
+            self.slice.latency.record(arrived.saturating_sub(sent_at).saturating_mul(MICROSECOND));
         }
         true
     }

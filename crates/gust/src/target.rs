@@ -14,6 +14,10 @@ pub(crate) enum Scheme {
     Http,
     /// HTTP over TLS.
     Https,
+    /// A WebSocket.
+    Ws,
+    /// A WebSocket over TLS.
+    Wss,
     /// An echo: the server sends back the bytes that it receives.
     Tcp,
 }
@@ -43,14 +47,18 @@ pub(crate) enum Address {
 }
 
 impl Target {
-    /// Parses `http://host[:port][/path]`, `https://`, `tcp://host:port`, `unix:/socket[:/path]` or
+    /// Parses `http://host[:port][/path]`, `https://`, `ws://`, `wss://`, `tcp://host:port`, `unix:/socket[:/path]` or
     /// `:port[/path]`.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        if let Some(rest) = url.strip_prefix("http://") {
-            return Self::http(url, Scheme::Http, rest);
-        }
-        if let Some(rest) = url.strip_prefix("https://") {
-            return Self::http(url, Scheme::Https, rest);
+        for (prefix, scheme) in [
+            ("http://", Scheme::Http),
+            ("https://", Scheme::Https),
+            ("ws://", Scheme::Ws),
+            ("wss://", Scheme::Wss),
+        ] {
+            if let Some(rest) = url.strip_prefix(prefix) {
+                return Self::http(url, scheme, rest);
+            }
         }
         if let Some(rest) = url.strip_prefix(':') {
             return Self::http(url, Scheme::Http, &format!("127.0.0.1:{rest}"));
@@ -85,7 +93,7 @@ impl Target {
             });
         }
         Err(format!(
-            "{url:?} is not a URL; write http://host:port/path, https://host:port/path, \
+            "{url:?} is not a URL; write http://host:port/path, or with https, ws or wss, \
              tcp://host:port, unix:/path/to/socket or :port"
         ))
     }
@@ -109,7 +117,7 @@ impl Scheme {
 
     /// Returns whether the connection is encrypted.
     pub(crate) fn is_secure(self) -> bool {
-        self == Self::Https
+        matches!(self, Self::Https | Self::Wss)
     }
 }
 
@@ -213,6 +221,10 @@ mod tests {
         check("http://h?c", http("h", 80, "h", "/?c"));
         let secure = |target: Target| Target { scheme: Scheme::Https, ..target };
         check("https://h/a", secure(http("h", 443, "h", "/a")));
+        let socket = Target { scheme: Scheme::Ws, ..http("h", 80, "h", "/a") };
+        check("ws://h/a", socket);
+        let secure_socket = Target { scheme: Scheme::Wss, ..http("h", 443, "h", "/") };
+        check("wss://h", secure_socket);
         check("https://[::1]:8443", secure(http("::1", 8443, "[::1]:8443", "/")));
         check("http://[::1]:81/a", http("::1", 81, "[::1]:81", "/a"));
         check(":8080", http("127.0.0.1", 8080, "127.0.0.1:8080", "/"));

@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(crate) type Nanos = u64;
 
 pub(crate) const SECOND: Nanos = 1_000_000_000;
+pub(crate) const MICROSECOND: Nanos = 1000;
 pub(crate) const MILLISECOND: Nanos = 1_000_000;
 
 pub(crate) fn nanos(duration: Duration) -> Nanos {

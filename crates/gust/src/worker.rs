@@ -11,7 +11,7 @@ use crate::connection::{Connection, Link, Received, Scratch};
 use crate::cpu::ThreadTime;
 use crate::exchange::Exchange;
 use crate::outbox::{Finished, Outbox, longest_wait};
-use crate::plan::Plan;
+use crate::plan::{Plan, Protocol};
 use crate::request_source::RequestSource;
 use crate::schedule::{Pace, Schedule, Share};
 use crate::shared::{Budget, Shared};
@@ -111,7 +111,7 @@ impl<'a> Worker<'a> {
             },
             last_begun: 0,
             scratch: Scratch::new(INPUT_BYTES),
-            tally: Tally::new(counts_from, plan.rate.is_some()),
+            tally: tally(plan, shared),
             outbox,
             cpu: ThreadTime::start(),
             end: plan
@@ -161,10 +161,15 @@ impl<'a> Worker<'a> {
         let slot = event.token().0;
         let ends = event.is_read_closed() || event.is_error();
         if let Link::Connecting { .. } = self.connections[slot].link {
-            match self.connections[slot].finish_connect(&mut self.tally) {
+            let now = self.shared.clock.now();
+            match self.connections[slot].finish_connect(self.plan, now, &mut self.tally) {
                 Ok(Some(since)) => self.on_open(slot, since),
                 Ok(None) => return,
                 Err(error) => return self.on_connect_error(slot, &error),
+            }
+            // The event that ended a handshake may be about reading.
+            if !self.flush(slot) {
+                return;
             }
         }
         if !self.connections[slot].is_open() {
@@ -185,7 +190,11 @@ impl<'a> Worker<'a> {
         if since >= self.tally.counts_from {
             self.tally.slice.connect.record(now - since);
         }
-        if self.plan.keep_alive {
+        if self.plan.holds {
+            if self.plan.protocol == Protocol::Events {
+                self.connections[slot].exchange.begin(0, now, now, &mut self.tally);
+            }
+        } else if self.plan.keep_alive {
             if self.plan.rate.is_some() {
                 self.make_available(slot);
             } else {
@@ -211,7 +220,7 @@ impl<'a> Worker<'a> {
 
     fn receive(&mut self, slot: usize, ends: bool) {
         let Self { plan, shared, connections, scratch, tally, source, .. } = self;
-        let is_closed_loop = plan.rate.is_none() && plan.keep_alive;
+        let is_closed_loop = plan.rate.is_none() && plan.keep_alive && !plan.holds;
         let connection = &mut connections[slot];
         let on_read = |exchange: &mut Exchange, tally: &mut Tally, now| {
             if is_closed_loop {
@@ -425,6 +434,7 @@ impl<'a> Worker<'a> {
         Finished {
             served: self.connections.iter().map(|connection| connection.exchange.served).collect(),
             opened: self.connections.iter().map(|connection| connection.opened).collect(),
+            held: self.connections.iter().filter(|connection| connection.is_held()).count(),
             unanswered: self
                 .connections
                 .iter()
@@ -436,6 +446,12 @@ impl<'a> Worker<'a> {
             ended: now,
         }
     }
+}
+
+fn tally(plan: &Plan, shared: &Shared) -> Tally {
+    let mut tally = Tally::new(nanos(plan.warmup), plan.rate.is_some());
+    tally.wall_start = shared.wall_start;
+    tally
 }
 
 /// Returns the number of connections per second at the start. In a closed loop, the ramp applies to

@@ -82,7 +82,10 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         files: &[
+            "crates/gust/src/arrival.rs",
+            "crates/gust/src/event_stream.rs",
             "crates/gust/src/exchange.rs",
+            "crates/gust/src/exchange/live.rs",
             "crates/gust/src/retry.rs",
             "crates/gust/src/schedule.rs",
             "crates/gust/src/histogram.rs",
@@ -154,8 +157,8 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/gust/src",
         &[
-            &["units", "target", "tls"],
-            &["cpu", "transport", "timer", "retry", "histogram", "url_list"],
+            &["units", "target", "tls", "arrival", "websocket"],
+            &["cpu", "transport", "timer", "retry", "histogram", "url_list", "event_stream"],
             &["verify", "tally"],
             &["plan", "schedule"],
             &["args", "exchange", "outbox"],

@@ -73,7 +73,7 @@ fn the_choices_of_verify_depend_on_the_protocol() {
     assert_eq!(plan(":1 --verify").unwrap().verify, Some(Verify::Body));
     assert_eq!(plan(":1 --verify=status").unwrap().verify, Some(Verify::Status));
     assert_eq!(plan("tcp://:1 --verify").unwrap().verify, Some(Verify::Echo));
-    refused("tcp://:1 --verify=body", "tcp:// has only echo");
+    refused("tcp://:1 --verify=body", "have only echo");
 }
 
 #[test]
@@ -82,4 +82,30 @@ fn a_connection_close_header_turns_keep_alive_off() {
     let plan = Arguments::try_parse_from(words).unwrap().load.plan().unwrap();
     assert!(!plan.keep_alive);
     assert!(plan.requests.template(0).bytes.ends_with(b"\r\nconnection: close\r\n\r\n"));
+}
+
+#[test]
+fn live_connections_have_options_of_their_own() {
+    let socket = plan("ws://127.0.0.1:1/chat -l 5 -H Origin:http://here").unwrap();
+    assert_eq!((socket.protocol, socket.holds), (Protocol::WebSocket, false));
+    // A masked text of five bytes.
+    assert_eq!(socket.requests.template(0).bytes[..2], [0x81, 0x85]);
+    assert!(plan("ws://127.0.0.1:1 --hold").unwrap().holds);
+    let events = plan(":1 --sse").unwrap();
+    assert_eq!((events.protocol, events.holds), (Protocol::Events, true));
+    let request = String::from_utf8(events.requests.template(0).bytes.clone()).unwrap();
+    assert!(request.contains("accept: text/event-stream\r\n"), "{request}");
+    refused(":1 --hold", "for ws://");
+    refused(":1 --deflate", "for ws://");
+    refused("ws://127.0.0.1:1 --sse", "--sse is for http://");
+    refused("ws://127.0.0.1:1 --hold -n 5", "leave out -n");
+    refused(":1 --sse -r 5", "leave out -n, -r");
+    refused(":1 --sse -X POST", "--sse sends a GET");
+    refused("ws://127.0.0.1:1 --no-keepalive", "are not for --no-keepalive");
+    refused("ws://127.0.0.1:1 --blocking-threads 2", "--blocking-threads");
+    refused("ws://127.0.0.1:1 -b abc", "leave out -X, -b");
+    refused("ws://127.0.0.1:1 -l 0", "--length is 0");
+    refused("ws://127.0.0.1:1 -H Upgrade:h2c", "a part of the WebSocket handshake");
+    refused("ws://127.0.0.1:1 --verify=body", "have only echo");
+    refused("ws://127.0.0.1:1 --insecure", "--insecure is for");
 }

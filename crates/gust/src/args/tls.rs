@@ -34,7 +34,7 @@ impl TlsArguments {
     pub(super) fn tls(&self, target: &Target) -> Result<Option<Tls>, String> {
         if !target.scheme.is_secure() {
             return match self.given() {
-                Some(option) => Err(format!("{option} is for https://")),
+                Some(option) => Err(format!("{option} is for https:// and wss://")),
                 None => Ok(None),
             };
         }

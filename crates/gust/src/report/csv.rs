@@ -35,6 +35,7 @@ pub(crate) fn write(run: &Run) -> String {
     add("bytes_received", run.bytes_received.to_string());
     add("opened", run.connections.opened.to_string());
     add("never_served", run.connections.never_served.to_string());
+    add("held", run.connections.held.map_or(String::new(), |held| held.to_string()));
     add("reopened", run.connections.reopened.to_string());
     add("least_each", run.connections.least.to_string());
     add("median_each", run.connections.median.to_string());
@@ -115,6 +116,7 @@ mod tests {
             bytes_received=10387000
             opened=64
             never_served=1
+            held=
             reopened=5
             least_each=0
             median_each=1250

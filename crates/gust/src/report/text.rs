@@ -54,15 +54,16 @@ fn amounts(run: &Run, out: &mut String) -> std::fmt::Result {
             units::rate(answered)
         )?;
     } else {
-        writeln!(out, "requests/s     {}", units::rate(run.per_second()))?;
+        let title = format!("{}/s", noun(&run.load));
+        writeln!(out, "{title:<15}{}", units::rate(run.per_second()))?;
     }
-    writeln!(
-        out,
-        "requests       {} sent, {} answered in {}",
-        units::count(run.requests),
-        units::count(run.responses),
-        units::time(run.seconds * 1e9)
-    )?;
+    let (sent, answered) = (units::count(run.requests), units::count(run.responses));
+    let time = units::time(run.seconds * 1e9);
+    if run.load.holds {
+        writeln!(out, "{:<15}{answered} received in {time}", noun(&run.load))?;
+    } else {
+        writeln!(out, "{:<15}{sent} sent, {answered} answered in {time}", noun(&run.load))?;
+    }
     let missing: Vec<_> =
         [(run.unanswered, "still unanswered"), (run.never_sent, "due, but never sent")]
             .into_iter()
@@ -86,6 +87,15 @@ fn amounts(run: &Run, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
+/// Returns what was counted.
+fn noun(load: &Load) -> &'static str {
+    match load.protocol.as_str() {
+        "websocket" => "messages",
+        "events" => "events",
+        _ => "requests",
+    }
+}
+
 /// Returns the load in one line.
 pub(crate) fn load(load: &Load) -> String {
     let mut parts = vec![format!("{} connections", units::count(load.connections))];
@@ -103,9 +113,10 @@ pub(crate) fn load(load: &Load) -> String {
     }
     match load.rate {
         Some(rate) => parts.push(format!("{}/s", units::rate(rate))),
+        None if load.holds => parts.push("held open".to_owned()),
         None => parts.push("closed loop".to_owned()),
     }
-    if load.protocol == "tcp" {
+    if load.protocol == "tcp" || (load.protocol == "websocket" && !load.holds) {
         parts.push(format!("messages of {}", units::bytes(float(load.request_bytes))));
     }
     if load.warmup_seconds > 0.0 {
@@ -129,6 +140,9 @@ fn connections(run: &Run, out: &mut String) -> std::fmt::Result {
         "connections    {} asked, {} opened, {} served, {} never served, {} reopened",
         found.asked, found.opened, found.served, found.never_served, found.reopened
     )?;
+    if let Some(held) = found.held {
+        writeln!(out, "  held open      {} at the end", units::count(held))?;
+    }
     writeln!(
         out,
         "  answers each   least {}, median {}, most {}",
@@ -162,8 +176,13 @@ fn connections(run: &Run, out: &mut String) -> std::fmt::Result {
 fn latencies(run: &Run, out: &mut String) -> std::fmt::Result {
     let columns: Vec<(&str, &Latency)> = match &run.uncorrected {
         Some(uncorrected) => vec![("from when due", &run.latency), ("from when sent", uncorrected)],
+        None if run.load.holds => vec![("from the sending", &run.latency)],
         None => vec![("", &run.latency)],
     };
+    if run.load.holds && run.latency.count == 0 {
+        let what = noun(&run.load);
+        return writeln!(out, "latency        unknown: no time of sending in the {what}");
+    }
     let mut row = |name: &str, value: &dyn Fn(&Latency) -> f64| {
         let cells: String = columns
             .iter()

@@ -9,6 +9,7 @@
 mod answers;
 mod checks;
 mod faults;
+mod live;
 mod loads;
 mod program;
 mod rates;
