@@ -1,15 +1,15 @@
 //! A client that sends exactly the bytes it is given and reads responses strictly.
 
+mod tls;
+
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConnection, StreamOwned};
 
 use crate::wait::DEADLINE;
 
@@ -131,39 +131,6 @@ impl Client {
             input: Vec::new(),
             deadline: DEADLINE,
             tick: Some(TICK),
-        }
-    }
-
-    /// Connects over TLS, and completes the handshake.
-    ///
-    /// # Errors
-    ///
-    /// Those of the socket and of the session.
-    pub fn try_connect_tls(
-        address: SocketAddr,
-        name: &str,
-        config: &Arc<ClientConfig>,
-    ) -> io::Result<Self> {
-        let mut client = Self::try_connect(address)?;
-        let Socket::Tcp(stream) = client.socket else { unreachable!("it is connected over TCP") };
-        // A tick would end the handshake.
-        stream.set_read_timeout(Some(DEADLINE))?;
-        let name = ServerName::try_from(name.to_owned()).unwrap();
-        let session = ClientConnection::new(Arc::clone(config), name).unwrap();
-        let mut stream = StreamOwned::new(session, stream);
-        while stream.conn.is_handshaking() {
-            stream.conn.complete_io(&mut stream.sock)?;
-        }
-        stream.sock.set_read_timeout(Some(TICK))?;
-        client.socket = Socket::Tls(Box::new(stream));
-        Ok(client)
-    }
-
-    /// Returns the TLS session.
-    pub fn session(&self) -> &ClientConnection {
-        match &self.socket {
-            Socket::Tls(stream) => &stream.conn,
-            _ => panic!("not a TLS connection"),
         }
     }
 
@@ -356,7 +323,7 @@ impl Client {
         match &mut self.socket {
             Socket::Tcp(stream) => stream.read(&mut buffer),
             Socket::Unix(stream) => stream.read(&mut buffer),
-            Socket::Tls(stream) => stream.read(&mut buffer),
+            Socket::Tls(stream) => tls::read_session(stream, &mut buffer),
         }
     }
 
@@ -438,7 +405,7 @@ impl Client {
             let result = match &mut self.socket {
                 Socket::Tcp(stream) => stream.read(&mut buffer),
                 Socket::Unix(stream) => stream.read(&mut buffer),
-                Socket::Tls(stream) => stream.read(&mut buffer),
+                Socket::Tls(stream) => tls::read_session(stream, &mut buffer),
             };
             match result {
                 Ok(0) => return Err(Ended::Closed(std::mem::take(&mut self.input))),

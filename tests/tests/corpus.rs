@@ -11,6 +11,7 @@ use std::thread;
 
 use filoplume_runtime::{Limits, Plan, Request, Response, ServerConfig, Service, Version, tcp};
 use filoplume_tests::corpus::{Case, Outcome, read_corpus, shown_content, shown_field, shown_head};
+use filoplume_tests::tls::TlsServer;
 use filoplume_tests::{Client, Ended, TestServer, eventually};
 
 /// Minimum number of cases. Fewer would mean that some are not read.
@@ -164,12 +165,28 @@ fn check_behind(case: &Case, client: &mut Client) -> Result<(), String> {
 }
 
 /// How the service is served.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Served {
     /// By an HTTP server.
     Alone,
     /// By a raw server that switches to HTTP.
     AsProtocol,
+    /// By an HTTP server behind a TLS session.
+    OverTls,
+}
+
+enum AnyServer {
+    Plain(TestServer),
+    Tls(TlsServer),
+}
+
+impl AnyServer {
+    fn client(&self) -> Client {
+        match self {
+            Self::Plain(server) => server.client(),
+            Self::Tls(server) => server.client(),
+        }
+    }
 }
 
 /// Sends all cases to the server, several at a time.
@@ -182,8 +199,9 @@ fn check_all(
     let called = Arc::new(AtomicU64::new(0));
     let service = Describes { called: called.clone(), is_streamed };
     let server = match served {
-        Served::Alone => TestServer::with(config(), service),
-        Served::AsProtocol => TestServer::raw(config(), tcp::http(service)),
+        Served::Alone => AnyServer::Plain(TestServer::with(config(), service)),
+        Served::AsProtocol => AnyServer::Plain(TestServer::raw(config(), tcp::http(service))),
+        Served::OverTls => AnyServer::Tls(TlsServer::with(config(), service)),
     };
     let wrong: Vec<String> = thread::scope(|scope| {
         let ask = &ask;
@@ -203,7 +221,13 @@ fn check_all(
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{served:?}: {} of {} cases:\n{}",
+        wrong.len(),
+        cases.len(),
+        wrong.join("\n")
+    );
 
     // No message may have been handled without a response.
     let messages =
@@ -237,6 +261,8 @@ fn each_case_is_answered_and_nothing_from_behind_a_refusal_is() {
         (Served::Alone, true),
         (Served::AsProtocol, false),
         (Served::AsProtocol, true),
+        (Served::OverTls, false),
+        (Served::OverTls, true),
     ] {
         check_all(&cases(), served, is_streamed, |case, client| {
             send_whole(case, client);
@@ -248,19 +274,21 @@ fn each_case_is_answered_and_nothing_from_behind_a_refusal_is() {
 
 #[test]
 fn requests_before_a_half_close_are_answered() {
-    check_all(&cases(), Served::Alone, false, |case, client| {
-        send_whole(case, client);
-        if case.events.last().is_some_and(|last| last != "waiting") {
-            client.finish();
-        }
-        check_answers(case, client, false)?;
-        check_behind(case, client)?;
-        // There must be no response after the marker's.
-        match client.read_until_end() {
-            Ended::Closed(rest) if rest.is_empty() => Ok(()),
-            ended => Err(format!("at the end: {ended}")),
-        }
-    });
+    for served in [Served::Alone, Served::OverTls] {
+        check_all(&cases(), served, false, |case, client| {
+            send_whole(case, client);
+            if case.events.last().is_some_and(|last| last != "waiting") {
+                client.finish();
+            }
+            check_answers(case, client, false)?;
+            check_behind(case, client)?;
+            // There must be no response after the marker's.
+            match client.read_until_end() {
+                Ended::Closed(rest) if rest.is_empty() => Ok(()),
+                ended => Err(format!("at the end: {ended}")),
+            }
+        });
+    }
 }
 
 /// Sends every tenth case in segments of one byte, as far as the system permits.
@@ -269,20 +297,22 @@ fn a_case_sent_byte_by_byte_is_answered_in_the_same_way() {
     let some: Vec<Case> =
         cases().into_iter().filter(|case| case.input.len() < 200).step_by(10).collect();
     assert!(some.len() > CASES_MIN / 20);
-    check_all(&some, Served::Alone, false, |case, client| {
-        let outcome = case.events.last().and_then(|event| Outcome::of(event)).unwrap();
-        let behind = if outcome == Outcome::KeepAlive { MARKER } else { "" };
-        for byte in [&case.input, behind.as_bytes()].concat() {
-            // A server that refuses early does not read the rest.
-            if client.try_send([byte]).is_err() {
-                break;
+    for served in [Served::Alone, Served::OverTls] {
+        check_all(&some, served, false, |case, client| {
+            let outcome = case.events.last().and_then(|event| Outcome::of(event)).unwrap();
+            let behind = if outcome == Outcome::KeepAlive { MARKER } else { "" };
+            for byte in [&case.input, behind.as_bytes()].concat() {
+                // A server that refuses early does not read the rest.
+                if client.try_send([byte]).is_err() {
+                    break;
+                }
+                thread::yield_now();
             }
-            thread::yield_now();
-        }
-        if outcome == Outcome::Waiting {
-            client.finish();
-        }
-        check_answers(case, client, false)?;
-        check_behind(case, client)
-    });
+            if outcome == Outcome::Waiting {
+                client.finish();
+            }
+            check_answers(case, client, false)?;
+            check_behind(case, client)
+        });
+    }
 }

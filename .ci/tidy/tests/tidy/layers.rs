@@ -129,7 +129,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
         "crates/runtime/src",
         &[
             &["sync", "clock", "error", "transport"],
-            &["config", "execution"],
+            &["config", "execution", "tls"],
             &["budget"],
             &["pool", "queue", "buffers"],
             &["service", "metrics"],

@@ -233,16 +233,17 @@ impl Engine {
     }
 
     /// Returns the first guest of an accepted connection.
-    pub(crate) fn first_guest(&self, entry: Entry) -> Guest {
+    pub(crate) fn first_guest(&self, entry: &Entry) -> Guest {
         let guest = match &self.backend {
             Backend::Service(site) => Guest::Http(Http::new(Some(Arc::clone(site)))),
             Backend::Program(_) => Guest::Http(Http::new(None)),
             Backend::Tcp(service) => Guest::Raw(Box::new(Raw::new(Arc::clone(service)))),
         };
         #[cfg(feature = "tls")]
-        let guest = match entry.tls {
+        let guest = match &entry.tls {
             Some(acceptor) => {
-                let handshake = Handshake::before(guest, tls::handshake::Handshake::new(acceptor));
+                let handshake =
+                    Handshake::before(guest, tls::handshake::Handshake::new(Arc::clone(acceptor)));
                 Guest::Handshake(Box::new(handshake))
             }
             None => guest,

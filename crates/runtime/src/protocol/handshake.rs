@@ -1,5 +1,5 @@
-//! The TLS handshake, on addresses that demand one. The bytes behind it are those of the next guest,
-//! sealed in the session.
+//! The TLS handshake, on addresses that demand one. The bytes behind it are those of the next
+//! guest, sealed in the session.
 
 use std::time::Instant;
 
@@ -9,13 +9,8 @@ use crate::buffers::Buffers;
 use crate::tls::handshake::{Handshake as Tls, Opening};
 use crate::transport::session::Session;
 
-/// The response to a request without TLS.
-const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-    Content-Type: text/plain; charset=utf-8\r\n\
-    Content-Length: 80\r\n\
-    Connection: close\r\n\
-    \r\n\
-    This port expects TLS, and the request came without it. Use https:// in the URL.";
+/// The response to a request without TLS, with its head.
+const NOT_TLS: &[u8] = include_bytes!("not_tls.http");
 
 /// A peer that must complete a handshake first.
 #[derive(Debug)]

@@ -4,6 +4,8 @@ pub(crate) mod in_process;
 pub(crate) mod incoming;
 #[cfg(unix)]
 mod signal;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -27,7 +29,7 @@ use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
 use crate::service::{Service, Site};
 #[cfg(feature = "tls")]
-use crate::tls::{Tls, acceptor::Acceptor};
+use crate::tls::acceptor::Acceptor;
 
 /// A server that is bound to its addresses. It answers requests after a call of
 /// [`serve`](Self::serve) or [`incoming`](Self::incoming). Clones are handles to the same server.
@@ -194,23 +196,6 @@ impl Server {
         }
     }
 
-    /// Loads the certificates and keys of all TLS addresses again, whether or not their files have
-    /// changed. New connections get the new certificates. An address whose files are broken keeps
-    /// its old ones.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first error, which names the file.
-    #[cfg(feature = "tls")]
-    pub fn reload_tls(&self) -> Result<()> {
-        let mut result = Ok(());
-        for acceptor in &self.shared.acceptors {
-            let reloaded = acceptor.reload();
-            result = result.and(reloaded);
-        }
-        result.map_err(|source| Kind::Tls { source: source.into() }.into())
-    }
-
     /// Returns a handle that shuts the server down from any thread.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle { server: self.clone() }
@@ -355,32 +340,6 @@ impl ServerBuilder {
     pub fn bind(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self> {
         let name = address.to_string();
         self.bound.push(listener::bind(address, &name)?);
-        Ok(self)
-    }
-
-    /// Binds one more address, on which every connection begins with a TLS handshake. A request
-    /// without TLS is answered with `400`.
-    ///
-    /// ```no_run
-    /// use filoplume_runtime::{Server, Tls};
-    ///
-    /// let server = Server::builder()
-    ///     .bind_tls("0.0.0.0:443", Tls::from_pem_files("cert.pem", "key.pem"))?
-    ///     .build()?;
-    /// # drop(server);
-    /// # Ok::<(), filoplume_runtime::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`bind`](Self::bind), and an error that names the file if a certificate or a key cannot
-    /// be used.
-    #[cfg(feature = "tls")]
-    pub fn bind_tls(mut self, address: impl ToSocketAddrs + ToString, tls: Tls) -> Result<Self> {
-        let acceptor = Acceptor::new(tls).map_err(|source| Kind::Tls { source: source.into() })?;
-        self = self.bind(address)?;
-        let bound = self.bound.last_mut().ok_or(Kind::NoListener)?;
-        bound.entry.tls = Some(acceptor);
         Ok(self)
     }
 

@@ -205,7 +205,11 @@ fn warn_of_expiry(certificate: &Certificate, source: &Source) {
     let validity = &certificate.tbs_certificate.validity;
     let now = SystemTime::now();
     if validity.not_after.to_system_time() < now {
-        tracing::warn!(file = %source, expired = %validity.not_after, "the certificate has expired");
+        tracing::warn!(
+            file = %source,
+            expired = %validity.not_after,
+            "the certificate has expired"
+        );
     } else if validity.not_before.to_system_time() > now {
         tracing::warn!(
             file = %source,

@@ -4,6 +4,8 @@
 
 pub(crate) mod acceptor;
 mod certificates;
+#[cfg(feature = "tls-dev")]
+mod development;
 mod files;
 pub(crate) mod handshake;
 
@@ -50,6 +52,8 @@ pub struct Tls {
     clients: Clients,
     protocols: Vec<Vec<u8>>,
     reload_interval: Option<Duration>,
+    /// Whether the certificate was made for this run of the program.
+    is_development: bool,
 }
 
 /// What is demanded of clients.
@@ -85,7 +89,13 @@ impl Tls {
             clients: Clients::Anonymous,
             protocols: vec![HTTP_1_1.to_vec()],
             reload_interval: Some(RELOAD_INTERVAL),
+            is_development: false,
         }
+    }
+
+    /// Returns whether it may be used on addresses that other machines reach.
+    pub(crate) fn is_for_any_address(&self) -> bool {
+        !self.is_development
     }
 
     /// Adds a certificate for other names. A client gets the first certificate that has the name

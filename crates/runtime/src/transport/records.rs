@@ -28,6 +28,9 @@ const REPLIES_MAX: usize = 16 * 1024;
 /// single records.
 const EMPTY_READS_MAX: u32 = 64;
 
+/// The alert for a message that cannot be read, for which rustls sends none (RFC 8446, section 6).
+const DECODE_ERROR: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 50];
+
 /// The length of a record's header.
 const HEADER_BYTES: usize = 5;
 
@@ -108,15 +111,18 @@ impl Records {
         }
     }
 
-    /// Goes on with the handshake. `input` has everything that was received and not used up. Returns
-    /// how much of it is used up now. Appends what the peer must be sent to `output`, even if it
-    /// fails.
+    /// Goes on with the handshake. `input` has everything that was received and not used up.
+    /// Returns how much of it is used up now. Appends what the peer must be sent to `output`, even
+    /// if it fails.
     pub(crate) fn shake_hands(
         &mut self,
         input: &mut [u8],
         output: &mut Vec<u8>,
     ) -> io::Result<usize> {
         let result = self.process(input, &mut Room::new(&mut []));
+        if result.is_err() && self.replies.is_empty() && self.state().protocol_version().is_none() {
+            self.replies.extend_from_slice(&DECODE_ERROR);
+        }
         output.append(&mut self.replies);
         if self.content.len() > RECORD_BYTES && self.connection.is_handshaking() {
             return Err(invalid("the peer sends content before the handshake is complete"));
@@ -333,11 +339,15 @@ impl Opening<'_> {
             Ok(_) if discard > 0 => {}
             Ok(_) => return Err(invalid("the session is in an unknown state")),
             Err(error) => {
-                // The alert that tells the peer.
+                // What the peer must still be sent ends with the alert that tells it why. rustls
+                // returns it before it looks at the bytes, which it must not do again.
                 let rest = &mut bytes[discard..];
-                if let Ok(ConnectionState::EncodeTlsData(mut data)) =
-                    self.connection.process_tls_records(rest).state
-                {
+                while self.connection.wants_write() {
+                    let Ok(ConnectionState::EncodeTlsData(mut data)) =
+                        self.connection.process_tls_records(rest).state
+                    else {
+                        break;
+                    };
                     encode(&mut data, self.replies)?;
                 }
                 return Err(failed(error));

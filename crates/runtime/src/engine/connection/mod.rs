@@ -91,7 +91,7 @@ impl Connection {
             transport,
             peer,
             place,
-            guest: loop_handle.engine.first_guest(entry),
+            guest: loop_handle.engine.first_guest(&entry),
             leftover: Content::default(),
             leftover_charge: Charge::default(),
             #[cfg(feature = "tls")]

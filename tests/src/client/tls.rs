@@ -1,0 +1,66 @@
+//! A client over TLS.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use super::{Client, DEADLINE, Socket, TICK};
+
+impl Client {
+    /// Connects over TLS, and completes the handshake.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket and of the session.
+    pub fn try_connect_tls(
+        address: SocketAddr,
+        name: &str,
+        config: &Arc<ClientConfig>,
+    ) -> io::Result<Self> {
+        let mut client = Self::try_connect(address)?;
+        let Socket::Tcp(stream) = client.socket else { unreachable!("it is connected over TCP") };
+        // A tick would end the handshake.
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let session = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut stream = StreamOwned::new(session, stream);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        stream.sock.set_read_timeout(Some(TICK))?;
+        client.socket = Socket::Tls(Box::new(stream));
+        Ok(client)
+    }
+
+    /// Returns the TLS session.
+    pub fn session(&self) -> &ClientConnection {
+        match &self.socket {
+            Socket::Tls(stream) => &stream.conn,
+            _ => panic!("not a TLS connection"),
+        }
+    }
+
+    /// Changes the keys of a TLS session. The server has to do the same.
+    pub fn refresh_keys(&mut self) {
+        let Socket::Tls(stream) = &mut self.socket else { panic!("not a TLS connection") };
+        stream.conn.refresh_traffic_keys().unwrap();
+    }
+}
+
+/// Reads without sending first: the server may have closed, and what it has sent counts.
+pub(super) fn read_session(
+    stream: &mut StreamOwned<ClientConnection, TcpStream>,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match stream.conn.reader().read(buffer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+        stream.conn.read_tls(&mut stream.sock)?;
+        stream.conn.process_new_packets().map_err(io::Error::other)?;
+    }
+}
