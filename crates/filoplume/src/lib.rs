@@ -28,7 +28,7 @@
 //!
 //! `json` and `form` are on by default; `full` enables every feature. The others are `etag`,
 //! `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`,
-//! `redis`, `jwt` and `compression`. Each adds what its name says, and an app compiles only the
+//! `redis`, `jwt`, `compression`, `tls` and `tls-dev`. Each adds what its name says, and an app compiles only the
 //! features it enables.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -96,11 +96,16 @@ pub use filoplume_runtime::{
     TaskPool, Version, pushed, tcp,
 };
 
+#[cfg(feature = "tls")]
+pub use filoplume_runtime::{Tls, TlsInfo};
+
 pub use crate::app::App;
 pub use crate::core::asked::Asked;
 pub use crate::core::context::Context;
 pub use crate::core::error::{Error, FieldError, Result};
 pub use crate::core::handler::{Handler, Parameters};
+#[cfg(feature = "tls")]
+pub use crate::extract::ClientCertificate;
 #[cfg(feature = "cookies")]
 pub use crate::extract::Cookies;
 #[cfg(feature = "json")]
@@ -118,7 +123,7 @@ pub use crate::middleware::{Middleware, Next};
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
 pub use crate::semantics::conditional;
-pub use crate::serve::{AppService, RunningApp};
+pub use crate::serve::{AppService, Listen, RunningApp};
 #[cfg(feature = "sessions")]
 pub use crate::session::{Flash, Session};
 #[cfg(feature = "static-files")]

@@ -1,5 +1,9 @@
 //! The connection between an app and the engine. Only this file uses the engine's `Server`.
 
+mod listen;
+#[cfg(feature = "tls")]
+mod redirect;
+
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -11,6 +15,8 @@ use filoplume_runtime::{
     Plan, Refused, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle,
     Stopping,
 };
+
+pub use self::listen::Listen;
 
 use crate::app::{App, BuiltApp};
 use crate::core::error::{Error, Result};
@@ -121,15 +127,72 @@ impl App {
     /// The address is logged at start-up, including the port that the system chose for port 0. In a
     /// program without a `tracing` subscriber it is written to stderr.
     ///
-    /// To serve several addresses, or a socket from a supervisor, use [`build`](Self::build) and a
-    /// [`Server`]; see [`AppService`]. To continue without blocking, use [`start`](Self::start).
+    /// To serve several addresses, use [`listen_on`](Self::listen_on). To serve a socket from a
+    /// supervisor, use [`build`](Self::build) and a [`Server`]; see [`AppService`]. To continue
+    /// without blocking, use [`start`](Self::start).
     ///
     /// # Errors
     ///
     /// If the app has mistakes (see [`build`](Self::build)), or the address cannot be bound.
     pub fn listen(self, address: impl ToSocketAddrs + ToString) -> Result<()> {
+        self.listen_on(Listen::new().http(address))
+    }
+
+    /// Like [`listen`](Self::listen), over TLS.
+    ///
+    /// ```no_run
+    /// use filoplume::Tls;
+    /// use filoplume::prelude::*;
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     App::new()
+    ///         .get("/", || "Hello!")
+    ///         .listen_tls("0.0.0.0:443", Tls::from_pem_files("cert.pem", "key.pem"))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like those of `listen`. If a certificate or a key cannot be used, the error names the file.
+    #[cfg(feature = "tls")]
+    pub fn listen_tls(
+        self,
+        address: impl ToSocketAddrs + ToString,
+        tls: filoplume_runtime::Tls,
+    ) -> Result<()> {
+        self.listen_on(Listen::new().https(address, tls))
+    }
+
+    /// Like [`listen`](Self::listen), on several addresses at once.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    /// use filoplume::{Listen, Tls};
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     let tls = Tls::from_pem_files("cert.pem", "key.pem");
+    ///     App::new().get("/", || "Hello!").listen_on(
+    ///         Listen::new()
+    ///             .https("0.0.0.0:443", tls)
+    ///             .redirect_to_https("0.0.0.0:80")
+    ///             .http("127.0.0.1:5000"),
+    ///     )
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like those of `listen`, for each address.
+    pub fn listen_on(self, listen: Listen) -> Result<()> {
         let service = self.build()?;
-        listen_on(Server::builder().bind(address).map_err(start_up)?, service)
+        let Bound { server, urls, redirects } = bind(listen)?;
+        #[cfg(unix)]
+        server.shutdown_on_signals().map_err(start_up)?;
+        for url in &urls {
+            log_address(url);
+        }
+        let _redirects = redirects.map(Redirects::start).transpose()?;
+        server.serve(service).map_err(start_up)
     }
 
     /// Like [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file
@@ -148,10 +211,7 @@ impl App {
     /// Like those of `listen`. A socket file of a server that has ended is replaced.
     #[cfg(unix)]
     pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<()> {
-        let service = self.build()?;
-        let builder = Server::builder().bind_unix(path.as_ref()).map_err(start_up)?;
-        log_address(&path.as_ref().display().to_string());
-        listen_on(builder, service)
+        self.listen_on(Listen::new().unix(path))
     }
 
     /// Starts to serve requests at an address on other threads, and returns at once. It is useful
@@ -180,25 +240,94 @@ impl App {
     ///
     /// Like those of [`listen`](Self::listen).
     pub fn start(self, address: impl ToSocketAddrs + ToString) -> Result<RunningApp> {
+        self.start_on(Listen::new().http(address))
+    }
+
+    /// Like [`start`](Self::start), on several addresses at once. At least one of them must be a
+    /// TCP address.
+    ///
+    /// ```
+    /// use filoplume::Listen;
+    /// use filoplume::prelude::*;
+    ///
+    /// let listen = Listen::new().http("127.0.0.1:0").http("127.0.0.1:0");
+    /// let app = App::new().get("/", || "hi").start_on(listen)?;
+    /// assert_eq!(app.server().local_addrs().len(), 2);
+    /// app.shutdown();
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like those of [`listen_on`](Self::listen_on).
+    pub fn start_on(self, listen: Listen) -> Result<RunningApp> {
         let service = self.build()?;
-        let server = Server::builder().bind(address).map_err(start_up)?.build();
-        let server = server.map_err(start_up)?;
-        let Some(local_addr) = server.local_addr() else {
-            return Err(Error::start_up("the system did not report the address of the socket"));
+        let Bound { server, urls, redirects } = bind(listen)?;
+        let (Some(local_addr), Some(url)) = (server.local_addr(), urls.into_iter().next()) else {
+            return Err(Error::start_up("the app has no TCP address to listen on"));
         };
+        let redirects = redirects.map(Redirects::start).transpose()?;
         server.spawn(service).map_err(start_up)?;
-        Ok(RunningApp { server, local_addr })
+        Ok(RunningApp { server, local_addr, url, redirects })
     }
 }
 
-fn listen_on(builder: ServerBuilder, service: AppService) -> Result<()> {
-    let server = builder.build().map_err(start_up)?;
-    #[cfg(unix)]
-    server.shutdown_on_signals().map_err(start_up)?;
-    for address in server.local_addrs() {
-        log_address(&format!("http://{address}"));
+/// The bound addresses.
+struct Bound {
+    server: Server,
+    /// What is logged of them. Those of TCP come first.
+    urls: Vec<String>,
+    /// The server that redirects, and the port to which it does.
+    redirects: Option<(Server, u16)>,
+}
+
+fn bind(listen: Listen) -> Result<Bound> {
+    let Listen { builder, schemes, others, redirects } = listen;
+    let server = builder.and_then(ServerBuilder::build).map_err(start_up)?;
+    let addresses = server.local_addrs();
+    let urls = addresses.iter().zip(&schemes).map(|(to, scheme)| format!("{scheme}://{to}"));
+    let urls = urls.chain(others).collect();
+    let https = schemes.iter().position(|&scheme| scheme == "https");
+    let port = https.and_then(|index| addresses.get(index)).map(SocketAddr::port);
+    let redirects = match (redirects, port) {
+        (None, _) => None,
+        (Some(redirects), Some(port)) => Some((redirects.build().map_err(start_up)?, port)),
+        (Some(_), None) => {
+            return Err(Error::start_up(
+                "`redirect_to_https` has nothing to redirect to: add an address with `https`",
+            ));
+        }
+    };
+    Ok(Bound { server, urls, redirects })
+}
+
+/// The server that redirects to `https`. It ends with the app.
+#[derive(Debug)]
+struct Redirects(Server);
+
+impl Redirects {
+    #[cfg(feature = "tls")]
+    fn start((server, port): (Server, u16)) -> Result<Self> {
+        server
+            .spawn(move |request: Request| redirect::to_https(&request, port))
+            .map_err(start_up)?;
+        for address in server.local_addrs() {
+            log_address(&format!("http://{address}, to redirect to https"));
+        }
+        Ok(Self(server))
     }
-    server.serve(service).map_err(start_up)
+
+    /// Without TLS there is nothing to redirect to.
+    #[cfg(not(feature = "tls"))]
+    fn start((server, _): (Server, u16)) -> Result<Self> {
+        Ok(Self(server))
+    }
+}
+
+impl Drop for Redirects {
+    fn drop(&mut self) {
+        self.0.shutdown_handle().shutdown();
+    }
 }
 
 fn log_address(address: &str) {
@@ -228,6 +357,8 @@ fn start_up(error: filoplume_runtime::Error) -> Error {
 pub struct RunningApp {
     server: Server,
     local_addr: SocketAddr,
+    url: String,
+    redirects: Option<Redirects>,
 }
 
 impl RunningApp {
@@ -236,9 +367,14 @@ impl RunningApp {
         self.local_addr
     }
 
-    /// Returns the URL of the root, such as `http://127.0.0.1:41234`.
+    /// Returns the URL of the root at the first address, such as `http://127.0.0.1:41234`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.local_addr)
+        self.url.clone()
+    }
+
+    /// Returns the address on which requests are redirected to `https`, if there is one.
+    pub fn redirect_addr(&self) -> Option<SocketAddr> {
+        self.redirects.as_ref()?.0.local_addr()
     }
 
     /// Returns a handle that shuts the app down from any thread.

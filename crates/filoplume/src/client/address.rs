@@ -37,6 +37,18 @@ pub struct ClientAddr {
     host: Option<String>,
 }
 
+/// Returns whether the request came over TLS to this server.
+pub(crate) fn is_over_tls(request: &Request) -> bool {
+    #[cfg(feature = "tls")]
+    let is_over_tls = request.tls().is_some();
+    #[cfg(not(feature = "tls"))]
+    let is_over_tls = {
+        let _ = request;
+        false
+    };
+    is_over_tls
+}
+
 impl ClientAddr {
     /// Returns the peer of the connection.
     pub(crate) fn of_peer(request: &Request) -> Self {
@@ -44,7 +56,7 @@ impl ClientAddr {
             Peer::Tcp(address) => Some(address.ip().to_canonical()),
             _ => None,
         };
-        Self { ip, is_https: false, host: request.authority().map(str::to_owned) }
+        Self { ip, is_https: is_over_tls(request), host: request.authority().map(str::to_owned) }
     }
 
     /// Returns the address, or `None` if the client is connected over a Unix socket and no proxy
@@ -53,12 +65,13 @@ impl ClientAddr {
         self.ip
     }
 
-    /// Returns the scheme that the client used: `https` if a proxy says so, otherwise `http`.
+    /// Returns the scheme that the client used: `https` if the connection came over TLS or a proxy
+    /// says so, otherwise `http`.
     pub fn scheme(&self) -> &'static str {
         if self.is_https { "https" } else { "http" }
     }
 
-    /// Returns whether the client used `https`, according to a proxy.
+    /// Returns whether the client used `https`, on this connection or according to a proxy.
     pub fn is_https(&self) -> bool {
         self.is_https
     }

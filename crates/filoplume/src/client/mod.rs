@@ -4,4 +4,6 @@ mod address;
 mod proxies;
 
 pub use address::ClientAddr;
+#[cfg(feature = "sessions")]
+pub(crate) use address::is_over_tls;
 pub use proxies::Proxies;

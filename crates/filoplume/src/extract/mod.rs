@@ -5,6 +5,8 @@ mod cancel;
 #[cfg(feature = "jwt")]
 mod claims;
 mod client_address;
+#[cfg(feature = "tls")]
+mod client_certificate;
 mod content;
 #[cfg(feature = "cookies")]
 mod cookies;
@@ -39,6 +41,8 @@ pub(crate) use authorization::{REALM, invalid_token, quoted};
 pub(crate) use claims::VerifiedClaims;
 #[cfg(feature = "jwt")]
 pub use claims::{Claims, ClaimsRejection};
+#[cfg(feature = "tls")]
+pub use client_certificate::{ClientCertificate, ClientCertificateRejection};
 pub use content::ContentRejection;
 #[cfg(feature = "cookies")]
 pub use cookie::{self, Cookie, SameSite};

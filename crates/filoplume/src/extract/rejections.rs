@@ -11,6 +11,8 @@ use filoplume_runtime::{ContentError, Response, StatusCode};
 
 #[cfg(feature = "jwt")]
 use super::ClaimsRejection;
+#[cfg(feature = "tls")]
+use super::ClientCertificateRejection;
 #[cfg(feature = "cookies")]
 use super::CookiesRejection;
 #[cfg(feature = "json")]
@@ -113,6 +115,8 @@ rejections! {
     #[cfg(feature = "jwt")]
     ClaimsRejection,
     ContentRejection,
+    #[cfg(feature = "tls")]
+    ClientCertificateRejection,
     #[cfg(feature = "cookies")]
     CookiesRejection,
     ExtensionRejection,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cookie::{Cookie, SameSite};
 use filoplume_runtime::{Request, Response};
 
+use crate::client::is_over_tls;
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next, is_panic};
 use crate::core::options::RouteOptions;
@@ -308,7 +309,9 @@ impl Sessions {
 
 impl Middleware for Sessions {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
-        let is_secure = self.is_secure.unwrap_or(!next.context().is_development());
+        let is_secure = self
+            .is_secure
+            .unwrap_or_else(|| !next.context().is_development() || is_over_tls(&request));
         let cookies = Cookies::of(&request);
         let presented = Presented {
             session: cookies.get(self.cookie_name_if(is_secure)),

@@ -1,0 +1,124 @@
+//! The addresses of an app.
+
+use std::fmt;
+use std::net::ToSocketAddrs;
+#[cfg(unix)]
+use std::path::Path;
+
+use filoplume_runtime::ServerBuilder;
+#[cfg(feature = "tls")]
+use filoplume_runtime::{ServerConfig, Tls};
+
+/// The addresses on which an app listens, for [`App::listen_on`](crate::App::listen_on) and
+/// [`App::start_on`](crate::App::start_on), which report those that cannot be bound.
+///
+/// ```
+/// use filoplume::Listen;
+/// use filoplume::prelude::*;
+///
+/// let listen = Listen::new().http("127.0.0.1:0").http("127.0.0.1:0");
+/// let app = App::new().get("/", || "hi").start_on(listen)?;
+/// assert!(app.url().starts_with("http://127.0.0.1:"));
+/// app.shutdown();
+/// # Ok::<(), Error>(())
+/// ```
+#[must_use = "an app uses the addresses: see `App::listen_on`"]
+pub struct Listen {
+    /// The addresses, or the first error.
+    pub(super) builder: Result<ServerBuilder, filoplume_runtime::Error>,
+    /// The schemes of the TCP addresses, in order.
+    pub(super) schemes: Vec<&'static str>,
+    /// The names of the other addresses.
+    pub(super) others: Vec<String>,
+    /// The addresses that redirect, if there are any.
+    pub(super) redirects: Option<ServerBuilder>,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            builder: Ok(ServerBuilder::default()),
+            schemes: Vec::new(),
+            others: Vec::new(),
+            redirects: None,
+        }
+    }
+}
+
+impl Listen {
+    /// Returns no addresses.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an address for plain HTTP. Port 0 selects a free port.
+    pub fn http(mut self, address: impl ToSocketAddrs + ToString) -> Self {
+        self.schemes.push("http");
+        self.builder = self.builder.and_then(|builder| builder.bind(address));
+        self
+    }
+
+    /// Adds an address for HTTP over TLS.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::{Listen, Tls};
+    ///
+    /// let tls = Tls::from_pem_files("cert.pem", "key.pem");
+    /// let app = App::new().get("/", || "hi").start_on(Listen::new().https("127.0.0.1:0", tls));
+    /// assert!(format!("{:?}", app.unwrap_err()).contains("cert.pem"));
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn https(mut self, address: impl ToSocketAddrs + ToString, tls: Tls) -> Self {
+        self.schemes.push("https");
+        self.builder = self.builder.and_then(|builder| builder.bind_tls(address, tls));
+        self
+    }
+
+    /// Adds a Unix socket. Its file is removed when the app ends.
+    #[cfg(unix)]
+    pub fn unix(mut self, path: impl AsRef<Path>) -> Self {
+        self.others.push(path.as_ref().display().to_string());
+        self.builder = self.builder.and_then(|builder| builder.bind_unix(path));
+        self
+    }
+
+    /// Adds an address that answers every request with a `308` to the same path over `https`, at
+    /// the port of the first [`https`](Self::https) address. The app does not see these requests.
+    /// The host is that of the request; a request without a valid one is answered with `400`.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    /// use filoplume::{Listen, Tls};
+    ///
+    /// let tls = Tls::from_pem_files("cert.pem", "key.pem");
+    /// let listen = Listen::new().https("0.0.0.0:443", tls).redirect_to_https("0.0.0.0:80");
+    /// App::new().get("/", || "hi").listen_on(listen)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn redirect_to_https(mut self, address: impl ToSocketAddrs + ToString) -> Self {
+        let builder = self.redirects.take().unwrap_or_else(redirecting);
+        match builder.bind(address) {
+            Ok(builder) => self.redirects = Some(builder),
+            Err(error) => self.builder = self.builder.and(Err(error)),
+        }
+        self
+    }
+}
+
+/// Returns the builder of a server that only redirects. One loop is plenty for that.
+#[cfg(feature = "tls")]
+fn redirecting() -> ServerBuilder {
+    let config = ServerConfig::strict().event_loops(1).threads_max(1).thread_name("redirect");
+    ServerBuilder::default().config(config)
+}
+
+impl fmt::Debug for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listen")
+            .field("schemes", &self.schemes)
+            .field("others", &self.others)
+            .finish_non_exhaustive()
+    }
+}

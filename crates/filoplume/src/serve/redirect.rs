@@ -1,0 +1,36 @@
+//! Redirects from plain HTTP to the same place over TLS.
+
+use filoplume_runtime::{Request, Response};
+
+use crate::semantics::authority::split_port;
+use crate::semantics::uri::encoded;
+
+/// The port of `https`, which URLs leave out.
+const HTTPS: u16 = 443;
+
+/// Returns the response to a request that should have come over TLS. The method and the content
+/// stay the same (RFC 9110, section 15.4.9).
+pub(super) fn to_https(request: &Request, port: u16) -> Response {
+    let host = request.authority().and_then(split_port).map(|(host, _)| host);
+    let Some(host) = host.filter(|host| is_host(host)) else {
+        let mut response = Response::new(400);
+        response.set_text("The request names no valid host, so it cannot be redirected to https.");
+        return response;
+    };
+    let port = if port == HTTPS { String::new() } else { format!(":{port}") };
+    // The path of `OPTIONS *` is not one.
+    let path = if request.path().starts_with('/') { request.path() } else { "/" };
+    let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut response = Response::new(308);
+    let location = encoded(&format!("https://{host}{port}{path}{query}")).into_owned();
+    // It has only characters that a field may have. Without it the status says enough.
+    let _ = response.set_header("location", &location);
+    response
+}
+
+/// Returns whether a host is a name or an address without characters that mean something else in a
+/// URL for some client.
+fn is_host(host: &str) -> bool {
+    let is_address = host.starts_with('[');
+    is_address || host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+}
