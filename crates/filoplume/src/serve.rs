@@ -6,6 +6,7 @@ mod redirect;
 
 use std::fmt;
 use std::io;
+use std::iter;
 use std::net::{SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::Path;
@@ -192,7 +193,11 @@ impl App {
             log_address(url);
         }
         let _redirects = redirects.map(Redirects::start).transpose()?;
-        server.serve(service).map_err(start_up)
+        server.spawn(service).map_err(start_up)?;
+        #[cfg(unix)]
+        server.notify_systemd().map_err(start_up)?;
+        server.wait();
+        Ok(())
     }
 
     /// Like [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file
@@ -212,6 +217,26 @@ impl App {
     #[cfg(unix)]
     pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<()> {
         self.listen_on(Listen::new().unix(path))
+    }
+
+    /// Like [`listen`](Self::listen), on the sockets that systemd has bound for this program
+    /// (socket activation). While the program restarts, systemd keeps them open, and clients wait
+    /// instead of being refused. The guide has the unit files.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     App::new().get("/", || "Hello!").listen_systemd()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like those of `listen`, and an error if systemd has passed no sockets.
+    #[cfg(all(unix, feature = "systemd"))]
+    pub fn listen_systemd(self) -> Result<()> {
+        self.listen_on(Listen::new().systemd())
     }
 
     /// Starts to serve requests at an address on other threads, and returns at once. It is useful
@@ -285,7 +310,9 @@ fn bind(listen: Listen) -> Result<Bound> {
     let Listen { builder, schemes, others, redirects } = listen;
     let server = builder.and_then(ServerBuilder::build).map_err(start_up)?;
     let addresses = server.local_addrs();
-    let urls = addresses.iter().zip(&schemes).map(|(to, scheme)| format!("{scheme}://{to}"));
+    // Those of systemd follow the others.
+    let all_schemes = schemes.iter().chain(iter::repeat(&"http"));
+    let urls = addresses.iter().zip(all_schemes).map(|(to, scheme)| format!("{scheme}://{to}"));
     let urls = urls.chain(others).collect();
     let https = schemes.iter().position(|&scheme| scheme == "https");
     let port = https.and_then(|index| addresses.get(index)).map(SocketAddr::port);

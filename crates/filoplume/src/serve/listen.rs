@@ -83,6 +83,14 @@ impl Listen {
         self
     }
 
+    /// Adds the sockets that systemd has bound for this program, for plain HTTP. Call it after the
+    /// other addresses. See [`App::listen_systemd`](crate::App::listen_systemd).
+    #[cfg(all(unix, feature = "systemd"))]
+    pub fn systemd(mut self) -> Self {
+        self.builder = self.builder.and_then(ServerBuilder::systemd_sockets);
+        self
+    }
+
     /// Adds an address that answers every request with a `308` to the same path over `https`, at
     /// the port of the first [`https`](Self::https) address. The app does not see these requests.
     /// The host is that of the request; a request without a valid one is answered with `400`.

@@ -39,11 +39,14 @@ enum BoundSocket {
     Tcp {
         socket: Socket,
         address: SocketAddr,
+        /// Whether no further socket may be bound to the address.
+        is_alone: bool,
     },
     #[cfg(unix)]
     Unix {
         listener: std::os::unix::net::UnixListener,
-        path: UnixPath,
+        /// `None` if the file belongs to somebody else.
+        path: Option<UnixPath>,
     },
 }
 
@@ -70,7 +73,7 @@ pub(crate) fn bind(address: impl ToSocketAddrs, name: &str) -> Result<Bound, Err
         match bind_tcp(address, false) {
             Ok(socket) => {
                 let address = local_address(&socket).unwrap_or(address);
-                return Ok(BoundSocket::Tcp { socket, address }.into());
+                return Ok(BoundSocket::Tcp { socket, address, is_alone: false }.into());
             }
             Err(source) => failure = Kind::Bind { address, source },
         }
@@ -94,7 +97,7 @@ pub(crate) fn bind_unix(path: &Path) -> Result<Bound, Error> {
     };
     let listener = listener.map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    return Ok(BoundSocket::Unix { listener, path: UnixPath(path.to_owned()) }.into());
+    return Ok(BoundSocket::Unix { listener, path: Some(UnixPath(path.to_owned())) }.into());
 
     fn is_dead_socket(path: &Path) -> bool {
         use std::os::unix::fs::FileTypeExt;
@@ -175,9 +178,9 @@ impl Bound {
     pub(crate) fn listen(self, backlog: u32, loops: usize) -> io::Result<Vec<Listener>> {
         let entry = self.entry;
         match self.socket {
-            BoundSocket::Tcp { socket, address } => {
+            BoundSocket::Tcp { socket, address, is_alone } => {
                 let mut sockets = Vec::with_capacity(loops);
-                let shareable = loops > 1 && set_shared(&socket).is_ok();
+                let shareable = loops > 1 && !is_alone && set_shared(&socket).is_ok();
                 sockets.push(socket);
                 while shareable && sockets.len() < loops {
                     sockets.push(bind_tcp(address, true)?);
@@ -206,7 +209,24 @@ impl Bound {
         let address = local_address(&socket).ok_or(io::ErrorKind::AddrNotAvailable)?;
         // Accepted sockets inherit it. Without it they are slower, but work.
         let _ = SockRef::from(&socket).set_tcp_nodelay(true);
-        Ok(BoundSocket::Tcp { socket, address }.into())
+        Ok(BoundSocket::Tcp { socket, address, is_alone: false }.into())
+    }
+
+    /// As [`from_std`](Self::from_std), for a Unix socket. Its file is not removed at the end.
+    #[cfg(all(unix, feature = "systemd"))]
+    pub(crate) fn from_unix_std(listener: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(BoundSocket::Unix { listener, path: None }.into())
+    }
+
+    /// Binds no further sockets to the address. Another process keeps this socket open and accepts
+    /// later what this one has not accepted. A further socket would be closed with its backlog.
+    #[cfg(all(unix, feature = "systemd"))]
+    pub(crate) fn alone(mut self) -> Self {
+        if let BoundSocket::Tcp { is_alone, .. } = &mut self.socket {
+            *is_alone = true;
+        }
+        self
     }
 }
 
@@ -223,7 +243,7 @@ enum ListenerSocket {
     #[cfg(unix)]
     Unix {
         listener: mio::net::UnixListener,
-        _path: UnixPath,
+        _path: Option<UnixPath>,
     },
 }
 

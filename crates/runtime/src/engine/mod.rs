@@ -19,7 +19,11 @@ use std::iter;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+#[cfg(unix)]
+use std::time::Instant;
 
+#[cfg(unix)]
+use crossbeam_channel::TryRecvError;
 use parking_lot::Mutex;
 
 use crate::budget::clients::Clients;
@@ -35,6 +39,8 @@ use crate::config::{PerClient, ServerConfig};
 use crate::engine::cancel::{Cancels, RUNNERS_MAX};
 #[cfg(feature = "tls")]
 use crate::engine::connection::Connection;
+#[cfg(unix)]
+use crate::engine::event_loop::Message;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::lifecycle::Lifecycle;
@@ -300,6 +306,20 @@ impl Engine {
             Some(Place::Pool) => self.counters.routes_learned.increment(),
             Some(Place::Loop) => self.counters.routes_forgotten.increment(),
         }
+    }
+
+    /// Returns whether each loop responds to a message within `timeout`, or has ended.
+    #[cfg(unix)]
+    pub(crate) fn responds_within(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        for handle in self.loops.get().into_iter().flatten().filter_map(Weak::upgrade) {
+            handle.send(Message::Ping(sender.clone()));
+        }
+        drop(sender);
+        // Disconnected when all have responded or dropped the message.
+        while receiver.recv_deadline(deadline).is_ok() {}
+        matches!(receiver.try_recv(), Err(TryRecvError::Disconnected))
     }
 
     /// Returns the loops of a running server, for tests.

@@ -1,27 +1,29 @@
 //! The server as programs use it: binding, serving and shutting down.
 
+pub(crate) mod builder;
 pub(crate) mod in_process;
 pub(crate) mod incoming;
 #[cfg(unix)]
 mod signal;
+#[cfg(unix)]
+mod systemd;
 #[cfg(feature = "tls")]
 mod tls;
 
 use std::fmt;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-#[cfg(unix)]
-use std::path::Path;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use self::builder::ServerBuilder;
 use self::incoming::Incoming;
 use crate::config::{INCOMING_CAPACITY, ServerConfig};
 use crate::engine::incoming::IncomingRequest;
-use crate::engine::listener::{self, Bound};
+use crate::engine::listener::Bound;
 use crate::engine::{Backend, Engine};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::metrics::Metrics;
 use crate::queue::{MessageQueue, RecvError};
 use crate::service::latch::Set;
@@ -229,6 +231,30 @@ impl Server {
             .map_err(|source| Kind::Signals { source }.into())
     }
 
+    /// Tells systemd that the server is ready, and later that it stops. If the unit has a
+    /// `WatchdogSec=`, tells it regularly that all event loops respond. Call it after
+    /// [`spawn`](Self::spawn). Does nothing if the program was not started by systemd, or not as a
+    /// `Type=notify` service.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// server.spawn(|_: Request| "Hello!")?;
+    /// server.notify_systemd()?;
+    /// # server.shutdown_handle().shutdown();
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `NOTIFY_SOCKET` is not the name of a socket, or if no thread can be
+    /// started.
+    #[cfg(unix)]
+    pub fn notify_systemd(&self) -> Result<()> {
+        self.notify().map_err(|source| Kind::Start { what: "to notify systemd", source }.into())
+    }
+
     /// Returns the values of all counters and gauges. Returns `None` if the server has not served
     /// yet.
     pub fn metrics(&self) -> Option<Metrics> {
@@ -308,130 +334,6 @@ fn choose_config(built: Option<Box<ServerConfig>>, own: Option<ServerConfig>) ->
             *built
         }
         (None, own) => own.unwrap_or_default(),
-    }
-}
-
-/// Collects addresses and the configuration of a [`Server`].
-///
-/// ```
-/// use filoplume_runtime::{Server, ServerConfig};
-///
-/// let server = Server::builder()
-///     .bind("127.0.0.1:0")?
-///     .bind("[::1]:0")?
-///     .config(ServerConfig::strict())
-///     .build()?;
-/// assert_eq!(server.local_addrs().len(), 2);
-/// # Ok::<(), filoplume_runtime::Error>(())
-/// ```
-#[derive(Debug, Default)]
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct ServerBuilder {
-    config: Option<Box<ServerConfig>>,
-    bound: Vec<Bound>,
-}
-
-impl ServerBuilder {
-    /// Binds one more address. Peers can connect, and wait until the server serves.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the address cannot be resolved or bound.
-    pub fn bind(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self> {
-        let name = address.to_string();
-        self.bound.push(listener::bind(address, &name)?);
-        Ok(self)
-    }
-
-    /// Binds one more address, a Unix socket. The server removes its file when it ends.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the path cannot be bound. A socket file on which no server listens is
-    /// replaced.
-    #[cfg(unix)]
-    pub fn bind_unix(mut self, path: impl AsRef<Path>) -> Result<Self> {
-        self.bound.push(listener::bind_unix(path.as_ref())?);
-        Ok(self)
-    }
-
-    /// Adds a listener that was bound elsewhere, such as by a supervisor.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the socket cannot be made non-blocking or has no address.
-    pub fn listener(mut self, listener: TcpListener) -> Result<Self> {
-        let bound = Bound::from_std(listener)
-            .map_err(|source| Kind::Start { what: "to listen", source })?;
-        self.bound.push(bound);
-        Ok(self)
-    }
-
-    /// Expects a PROXY header, of version 1 or 2, at the start of every connection to the address
-    /// that was bound last. [The peer](crate::Request::peer) of its requests is the client that the
-    /// header names.
-    ///
-    /// This is a setting of an address, not of the configuration, because it is a matter of trust.
-    /// A peer that reaches the address can claim any client address, so only proxies may reach it.
-    /// Other addresses of the same server, such as one for health checks, can do without. For the
-    /// same reason the header is not optional: a connection without a valid header is closed,
-    /// logged and counted in
-    /// [`Metrics::proxy_headers_refused`](crate::Metrics::proxy_headers_refused).
-    ///
-    /// The peer is the socket's peer if the proxy connects on its own behalf (`LOCAL`), does not
-    /// know its client (`UNKNOWN`, `UNSPEC`), or its client does not use TCP. The header counts
-    /// against the [deadline of the head](ServerConfig::head_timeout). It has at most 536 bytes,
-    /// which fit the smallest segment.
-    ///
-    /// ```
-    /// use filoplume_runtime::Server;
-    ///
-    /// let server = Server::builder()
-    ///     .bind("127.0.0.1:0")?
-    ///     .proxy_protocol()?
-    ///     .bind("127.0.0.1:0")? // without
-    ///     .build()?;
-    /// # drop(server);
-    /// # Ok::<(), filoplume_runtime::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if nothing was bound before.
-    pub fn proxy_protocol(mut self) -> Result<Self> {
-        let bound = self.bound.last_mut().ok_or(Kind::NoListener)?;
-        bound.entry.expects_proxy_header = true;
-        Ok(self)
-    }
-
-    /// Sets the configuration. It replaces the [service's own](Service::config) as a whole. Without
-    /// a call of this method the server uses the service's configuration, or otherwise the default.
-    pub fn config(mut self, config: ServerConfig) -> Self {
-        self.config = Some(Box::new(config));
-        self
-    }
-
-    /// Returns the server.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no address was bound.
-    pub fn build(self) -> Result<Server> {
-        if self.bound.is_empty() {
-            return Err(Error::from(Kind::NoListener));
-        }
-        let local_addrs = self.bound.iter().filter_map(Bound::local_address).collect();
-        #[cfg(feature = "tls")]
-        let acceptors = self.bound.iter().filter_map(|bound| bound.entry.tls.clone()).collect();
-        let state = Mutex::new(State::Bound { config: self.config, bound: self.bound });
-        let shared = Shared {
-            local_addrs,
-            stopping: Stopping::new(),
-            #[cfg(feature = "tls")]
-            acceptors,
-            state,
-        };
-        Ok(Server { shared: Arc::new(shared) })
     }
 }
 

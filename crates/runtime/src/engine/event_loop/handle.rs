@@ -38,6 +38,8 @@ pub(crate) enum Message {
     Adopt(Accepted),
     /// A loop has accepted a connection at the maximum, and asks this loop to close an idle one.
     MakeRoom(Arc<LoopHandle>),
+    /// Another thread checks whether the loop responds.
+    Ping(Sender<()>),
     /// Another loop has closed an idle connection.
     RoomMade,
 }

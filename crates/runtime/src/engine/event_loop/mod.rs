@@ -320,6 +320,11 @@ impl EventLoop {
                 }
                 None
             }
+            Message::Ping(sender) => {
+                // The one who asks may have given up.
+                let _ = sender.send(());
+                None
+            }
             Message::RoomMade => {
                 self.accept_again_at = None;
                 self.failed_room_requests = 0;

@@ -1,0 +1,27 @@
+//! An app that restarts without a failed request.
+//!
+//! ```sh
+//! cargo run -p restarts -- 127.0.0.1:5000    # listens on an address
+//! cargo run -p restarts                      # listens on the sockets that systemd has bound
+//! ```
+//!
+//! A load balancer asks for `/ready`. With SIGTERM the app says there that it is about to stop, and
+//! serves for two more seconds. Choose that time by the balancer's checks.
+
+use std::time::Duration;
+use std::{env, process};
+
+use filoplume::{health, prelude::*};
+
+fn main() -> filoplume::Result<()> {
+    let config = ServerConfig::behind_proxy().lame_duck(Duration::from_secs(2));
+    let app = App::new()
+        .get("/", || format!("process {}", process::id()))
+        .route("/ready", get(health::readiness).vital())
+        .config(config)
+        .on_shutdown(|| eprintln!("every request is answered"));
+    match env::args().nth(1) {
+        Some(address) => app.listen(&*address),
+        None => app.listen_systemd(),
+    }
+}
