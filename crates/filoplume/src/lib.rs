@@ -28,8 +28,8 @@
 //!
 //! `json` and `form` are on by default; `full` enables every feature. The others are `etag`,
 //! `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`,
-//! `redis`, `jwt`, `compression`, `tls` and `tls-dev`. Each adds what its name says, and an app compiles only the
-//! features it enables.
+//! `redis`, `jwt`, `compression`, `systemd`, `tls` and `tls-dev`. Each adds what its name says, and
+//! an app compiles only the features it enables.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,7 +1,34 @@
-//! The error of a content whose coding cannot be undone.
+//! Content with a `Content-Encoding`: which routes refuse it, and the error if it is not decodable.
 
 use std::error::Error as StdError;
 use std::{fmt, io};
+
+use filoplume_runtime::Request;
+
+use super::takes::Takes;
+use crate::semantics::content_coding::{is_coded, is_decodable};
+
+/// What happens to content with a `Content-Encoding`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum CodedContent {
+    /// Extractors refuse it.
+    #[default]
+    AsSent,
+    /// Middleware decodes it.
+    #[cfg_attr(not(feature = "compression"), expect(dead_code, reason = "nothing decodes"))]
+    Decoded,
+}
+
+impl CodedContent {
+    /// Returns whether the content has a coding that a route refuses.
+    pub(super) fn is_refused(self, takes: Takes, request: &Request) -> bool {
+        let codings = request.headers().get_all("content-encoding");
+        match self {
+            Self::Decoded => !is_decodable(codings),
+            Self::AsSent => matches!(takes, Takes::Content | Takes::Stream) && is_coded(codings),
+        }
+    }
+}
 
 /// The content is not what its `Content-Encoding` says: it is malformed, ends early, or has bytes
 /// after its end.

@@ -28,7 +28,7 @@ use super::takes::Takes;
     message = "`Option<{Self}>` cannot be a parameter of a handler",
     label = "not an extractor whose value may be missing",
     note = "`Option` works with `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, \
-            `Bearer`, `Claims<T>`",
+            `Bearer`, `Claims<T>`, `ClientCertificate`",
     note = "in queries and forms make the fields optional: `struct Search {{ page: Option<u32> }}` \
             with `Query<Search>`"
 )]

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use filoplume_runtime::{Permits, Plan, Request};
 
 use super::captures::Capture;
+use super::coded_content::CodedContent;
 use super::middleware::Layer;
 #[cfg(feature = "cookies")]
 use super::middleware::Middleware;
 use super::names::type_name_of;
 use super::takes::Takes;
-use crate::semantics::content_coding::{is_coded, is_decodable};
 
 /// The maximum length of the content, unless a route sets another. Forms and JSON that people send
 /// are far below it.
@@ -81,17 +81,6 @@ struct Promises {
 
 /// Returns what is wrong with the captures of a pattern.
 type CaptureCheck = fn(&[Capture]) -> Option<String>;
-
-/// What happens to content with a `Content-Encoding`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum CodedContent {
-    /// Extractors refuse it.
-    #[default]
-    AsSent,
-    /// Middleware decodes it.
-    #[cfg_attr(not(feature = "compression"), expect(dead_code, reason = "nothing decodes"))]
-    Decoded,
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Execution {
@@ -457,17 +446,6 @@ impl RouteOptions {
         request.body().len().is_some_and(|length| length > max)
     }
 
-    /// Returns whether the content has a coding that this route refuses.
-    fn refuses_coding(&self, request: &Request) -> bool {
-        let codings = request.headers().get_all("content-encoding");
-        match self.coded_content {
-            CodedContent::Decoded => !is_decodable(codings),
-            CodedContent::AsSent => {
-                matches!(self.takes, Takes::Content | Takes::Stream) && is_coded(codings)
-            }
-        }
-    }
-
     /// Returns the plan for a request of this route.
     #[inline]
     pub(crate) fn plan(&self, request: &Request, number: u32) -> Plan {
@@ -499,7 +477,8 @@ impl RouteOptions {
         // Short content is collected on the loop, even if nothing takes it: that costs less than a
         // thread that waits. But if the peer sends `Expect` and nothing takes the content, an
         // immediate response is better.
-        let is_unwanted = self.takes == Takes::Nothing || self.refuses_coding(request);
+        let is_unwanted =
+            self.takes == Takes::Nothing || self.coded_content.is_refused(self.takes, request);
         let is_held_back = request.headers().contains("expect");
         let plan = if is_unwanted && is_held_back { plan.streamed() } else { plan };
         match (self.takes, self.bytes_max()) {
