@@ -90,10 +90,10 @@ pub mod template;
 pub mod testing;
 
 pub use filoplume_runtime::{
-    BlockingStream, Body, CallbackGuard, Cancel, Headers, InvalidHeader, Limits, Method, Metrics,
-    Peer, Permits, Phase, PoolConfig, PoolError, PoolMetrics, Request, Response, ResponseBody,
-    Server, ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, Stopping,
-    TaskPool, Version, pushed, tcp,
+    BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, InvalidHeader, Limits,
+    Method, Metrics, Peer, Permits, Phase, PoolConfig, PoolError, PoolMetrics, Request, Response,
+    ResponseBody, Server, ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode,
+    Stopping, TaskPool, Version, pushed, tcp,
 };
 
 #[cfg(feature = "tls")]

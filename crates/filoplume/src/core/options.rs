@@ -1,6 +1,8 @@
 //! The options of a route, which are collected at start-up from its handler, its middleware and the
 //! program.
 
+mod promises;
+
 use std::any::TypeId;
 use std::borrow::Cow;
 #[cfg(feature = "cookies")]
@@ -15,6 +17,7 @@ use super::middleware::Layer;
 use super::middleware::Middleware;
 use super::names::type_name_of;
 use super::takes::Takes;
+use promises::Promises;
 
 /// The maximum length of the content, unless a route sets another. Forms and JSON that people send
 /// are far below it.
@@ -68,15 +71,6 @@ pub struct RouteOptions {
     unprovided: Vec<Cow<'static, str>>,
     /// The middleware that parameters of the handler imply, with constructors.
     implied: Vec<(TypeId, fn() -> Layer)>,
-}
-
-/// What the engine promises to the requests of a route.
-#[derive(Clone, Copy, Debug, Default)]
-struct Promises {
-    /// They are answered although other routes occupy all threads.
-    is_vital: bool,
-    /// Their handlers learn that the client has gone.
-    is_cancellable: bool,
 }
 
 /// Returns what is wrong with the captures of a pattern.
@@ -164,21 +158,6 @@ impl RouteOptions {
                 self
             }
         }
-    }
-
-    /// Runs the handler even if other routes occupy all threads: see
-    /// [`Route::vital`](crate::Route::vital). A vital route that [uses](Self::uses) permits is a
-    /// mistake: it would wait for the requests that hold them.
-    pub fn vital(&mut self) -> &mut Self {
-        self.promises.is_vital = true;
-        self
-    }
-
-    /// Lets the handler learn that its client has gone: see [`Cancel`](crate::Cancel). Middleware
-    /// that uses [`Request::cancel`] sets this.
-    pub fn cancellable(&mut self) -> &mut Self {
-        self.promises.is_cancellable = true;
-        self
     }
 
     /// Returns the mistake if these options exclude each other.
@@ -458,12 +437,7 @@ impl RouteOptions {
         if let Some(permits) = &self.permits {
             plan = plan.uses(permits);
         }
-        if self.promises.is_vital {
-            plan = plan.vital();
-        }
-        if self.promises.is_cancellable {
-            plan = plan.cancellable();
-        }
+        plan = self.promises.apply(plan);
         if request.content_length() == Some(0) { plan } else { self.plan_content(request, plan) }
     }
 

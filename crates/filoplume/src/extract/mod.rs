@@ -10,6 +10,7 @@ mod client_certificate;
 mod content;
 #[cfg(feature = "cookies")]
 mod cookies;
+mod early_hints;
 #[cfg(feature = "form")]
 mod form;
 mod header;

@@ -3,6 +3,7 @@
 pub(crate) mod blocking_stream;
 pub(crate) mod body;
 pub(crate) mod cancel;
+pub(crate) mod early_hints;
 pub(crate) mod latch;
 pub(crate) mod mailbox;
 pub(crate) mod panics;
@@ -205,6 +206,7 @@ pub struct Plan {
     pub(crate) permits: Option<Permits>,
     pub(crate) is_vital: bool,
     pub(crate) is_cancellable: bool,
+    pub(crate) sends_hints: bool,
 }
 
 /// How the content of a request is read.
@@ -336,6 +338,20 @@ impl Plan {
     /// ```
     pub fn cancellable(mut self) -> Self {
         self.is_cancellable = true;
+        self
+    }
+
+    /// Lets the handler send interim responses: see [`EarlyHints`](crate::EarlyHints). The call
+    /// finds it in [`Request::early_hints`].
+    ///
+    /// ```
+    /// use filoplume_runtime::Plan;
+    ///
+    /// let plan = Plan::new().early_hints();
+    /// # let _ = plan;
+    /// ```
+    pub fn early_hints(mut self) -> Self {
+        self.sends_hints = true;
         self
     }
 }

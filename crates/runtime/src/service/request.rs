@@ -10,6 +10,7 @@ use crate::budget::permits::Permits;
 use crate::execution::routes::RouteSource;
 use crate::service::body::Body;
 use crate::service::cancel::Cancel;
+use crate::service::early_hints::{EarlyHints, InterimWriter};
 use crate::service::latch::Latch;
 use crate::service::no_extensions;
 use crate::transport::Peer;
@@ -49,6 +50,8 @@ struct Rare {
     permits: Option<Permits>,
     /// Set when the client has gone, if the plan asks for it.
     cancel: Option<Arc<Latch>>,
+    /// The way of interim responses, if the plan asks for it.
+    interim: Option<Arc<InterimWriter>>,
     extensions: Extensions,
 }
 
@@ -104,6 +107,19 @@ impl Request {
     #[inline]
     pub(crate) fn cancel_latch(&self) -> Option<&Arc<Latch>> {
         self.rare.as_ref()?.cancel.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn interim_writer(&self) -> Option<&Arc<InterimWriter>> {
+        self.rare.as_ref()?.interim.as_ref()
+    }
+
+    #[cold]
+    pub(crate) fn allow_hints(&mut self) {
+        // A client of HTTP/1.0 does not know interim responses (RFC 9110, section 15.2).
+        if self.version() == Version::Http11 {
+            self.rare.get_or_insert_default().interim = Some(Arc::default());
+        }
     }
 
     #[cold]
@@ -287,6 +303,22 @@ impl Request {
             Some(latch) => Arc::clone(latch),
             None => Arc::new(Latch::new()),
         })
+    }
+
+    /// Returns a handle for interim responses. The [plan](crate::Plan::early_hints) must have asked
+    /// for it. Otherwise nothing is sent.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Response};
+    ///
+    /// fn handle(request: Request) -> Response {
+    ///     let _ = request.early_hints().send(&["</style.css>; rel=preload; as=style"]);
+    ///     Response::from("the page")
+    /// }
+    /// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(handle);
+    /// ```
+    pub fn early_hints(&self) -> EarlyHints {
+        EarlyHints::new(self.interim_writer().cloned())
     }
 
     /// Returns values that are attached to the request, by type. The first insertion allocates.

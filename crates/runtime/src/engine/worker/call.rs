@@ -13,12 +13,14 @@ use crate::budget::permits::Permits;
 use crate::buffers::OUTPUT_BYTES;
 use crate::engine::cancel::watch_client;
 use crate::engine::connection::Connection;
+use crate::engine::connection::unsent::Flushed;
 use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::RouteSource;
 use crate::protocol::http::{ContentPlan, Responded};
 use crate::service::body::StreamReturn;
+use crate::service::early_hints::InterimWriter;
 use crate::service::latch::Latch;
 use crate::service::request::Request;
 use crate::service::response::{Response, ResponseBody};
@@ -84,6 +86,9 @@ impl Worker<'_> {
         request.set_route(plan.route);
         if plan.is_cancellable {
             request.make_cancellable();
+        }
+        if plan.sends_hints {
+            request.allow_hints();
         }
         if plan.permits.is_some() {
             request.set_permits(plan.permits.take());
@@ -221,6 +226,10 @@ impl Worker<'_> {
             self.begin_on_pool(connection, request.as_ref(), route);
         }
         let cancel = request.as_ref().and_then(Request::cancel_latch).cloned();
+        let interim = request.as_ref().and_then(Request::interim_writer).cloned();
+        if let Some(interim) = &interim {
+            self.open_interim(connection, interim);
+        }
         // Filled in place and passed by reference: a response is so large that each move is
         // measurable.
         let mut response = None;
@@ -237,11 +246,29 @@ impl Worker<'_> {
         if self.permit.is_some() {
             self.give_permit_back();
         }
+        if let Some(interim) = interim {
+            interim.close();
+        }
         if let Some(latch) = cancel {
             self.unwatch_client(reply_to.connection.token(), &latch);
         }
         let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(reply_to, response)
+    }
+
+    /// Lets the handler send interim responses until it returns, unless earlier responses still
+    /// wait for the client.
+    #[cold]
+    #[inline(never)]
+    fn open_interim(&mut self, connection: &mut Connection, interim: &InterimWriter) {
+        // An error occurs again when the response is written.
+        if !matches!(self.flush_output(connection), Ok(Flushed::All)) {
+            return;
+        }
+        connection.transport.share();
+        if let Ok(transport) = connection.transport.second_handle() {
+            interim.open(transport);
+        }
     }
 
     /// Prepares a call on a pool thread.
