@@ -43,7 +43,7 @@ impl RouteOptions {
     }
 
     /// Lets the handler learn that its client has gone: see [`Cancel`](crate::Cancel). Middleware
-    /// that uses [`Request::cancel`] sets this.
+    /// that uses [`Request::cancel`](crate::Request::cancel) sets this.
     pub fn cancellable(&mut self) -> &mut Self {
         self.promises.is_cancellable = true;
         self
