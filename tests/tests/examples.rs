@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use filoplume_tests::{Client, Example};
+use filoplume_tests::{Client, Example, free_address, installed};
 
 /// The fixed address of the small examples.
 const FIXED: &str = "127.0.0.1:5000";
@@ -79,6 +79,25 @@ fn says_hello(name: &'static str) {
     let mut clients: Vec<Client> = (0..10).map(|_| child.client()).collect();
     for client in &mut clients {
         assert_eq!(client.get("/").text(), "Hello from Filoplume!");
+    }
+}
+
+#[test]
+fn https_serves_over_tls_and_redirects_to_it() {
+    let redirecting = free_address();
+    let child = Example("https").start_with(&[&redirecting.to_string()]);
+    // The certificate is made on the spot, so nobody can verify it.
+    let mut client = Client::connect(redirecting);
+    client.send("GET /session?x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let response = client.response();
+    assert_eq!(response.status, 308);
+    let url = format!("https://localhost:{}/session?x", child.address().port());
+    assert_eq!(response.header("location"), Some(url.as_str()));
+    if installed("curl") {
+        let output = std::process::Command::new("curl").args(["-sSik", &url]).output().unwrap();
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.contains("strict-transport-security: max-age=31536000"), "{output}");
+        assert!(output.ends_with("TLSv1.3 for Some(\"localhost\")"), "{output}");
     }
 }
 

@@ -36,6 +36,8 @@ mod guide {
     mod execution {}
     #[doc = include_str!("../../../docs/guide/configuration.md")]
     mod configuration {}
+    #[doc = include_str!("../../../docs/guide/tls.md")]
+    mod tls {}
     #[doc = include_str!("../../../docs/guide/deployment.md")]
     mod deployment {}
     #[doc = include_str!("../../../docs/guide/restarts.md")]
