@@ -72,7 +72,7 @@ impl Authority {
         let names: Vec<String> = dns_names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.sign(name, params)
+        self.sign(name, &params)
     }
 
     /// Issues a certificate for a client.
@@ -80,10 +80,10 @@ impl Authority {
         let mut params = CertificateParams::new(vec![format!("{name}.example")]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(name, params)
+        self.sign(name, &params)
     }
 
-    fn sign(&self, name: &str, params: CertificateParams) -> Files {
+    fn sign(&self, name: &str, params: &CertificateParams) -> Files {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let file = |end: &str| self.folder.path().join(format!("{name}.{end}"));

@@ -177,7 +177,7 @@ enum Served {
 
 enum AnyServer {
     Plain(TestServer),
-    Tls(TlsServer),
+    Tls(Box<TlsServer>),
 }
 
 impl AnyServer {
@@ -201,7 +201,7 @@ fn check_all(
     let server = match served {
         Served::Alone => AnyServer::Plain(TestServer::with(config(), service)),
         Served::AsProtocol => AnyServer::Plain(TestServer::raw(config(), tcp::http(service))),
-        Served::OverTls => AnyServer::Tls(TlsServer::with(config(), service)),
+        Served::OverTls => AnyServer::Tls(Box::new(TlsServer::with(config(), service))),
     };
     let wrong: Vec<String> = thread::scope(|scope| {
         let ask = &ask;
