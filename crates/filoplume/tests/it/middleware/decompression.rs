@@ -249,6 +249,19 @@ fn middleware_of_a_route_decodes_too_and_a_missing_route_is_still_missing() {
     send(&client, "/nowhere", "gzip", encoded("gzip", b"hi")).assert_status(404);
 }
 
+/// Middleware further in reads the decoded form, and puts it back for the handler.
+#[test]
+fn middleware_further_in_sees_decoded_content() {
+    let client = App::new()
+        .delete("/notes", |Form(note): Form<Note>| note.a)
+        .with(Decompression::new())
+        .with(middleware::MethodOverride::new())
+        .test();
+    let form = client.post("/notes").header("content-type", "application/x-www-form-urlencoded");
+    let form = form.header("content-encoding", "br").body(encoded("br", b"_method=DELETE&a=hi"));
+    form.send().assert_status(200).assert_text("hi");
+}
+
 #[test]
 fn a_content_that_will_be_refused_is_not_asked_for() {
     let head = |path: &str, coding: &str, length: usize| {
