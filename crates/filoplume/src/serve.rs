@@ -136,7 +136,8 @@ impl App {
     ///
     /// If the app has mistakes (see [`build`](Self::build)), or the address cannot be bound.
     pub fn listen(self, address: impl ToSocketAddrs + ToString) -> Result<()> {
-        self.listen_on(Listen::new().http(address))
+        let listen = self.begin_listen();
+        self.listen_on(listen.http(address))
     }
 
     /// Like [`listen`](Self::listen), over TLS.
@@ -161,7 +162,8 @@ impl App {
         address: impl ToSocketAddrs + ToString,
         tls: filoplume_runtime::Tls,
     ) -> Result<()> {
-        self.listen_on(Listen::new().https(address, tls))
+        let listen = self.begin_listen();
+        self.listen_on(listen.https(address, tls))
     }
 
     /// Like [`listen`](Self::listen), on several addresses at once.
@@ -216,7 +218,8 @@ impl App {
     /// Like those of `listen`. A socket file of a server that has ended is replaced.
     #[cfg(unix)]
     pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<()> {
-        self.listen_on(Listen::new().unix(path))
+        let listen = self.begin_listen();
+        self.listen_on(listen.unix(path))
     }
 
     /// Like [`listen`](Self::listen), on the sockets that systemd has bound for this program
@@ -237,6 +240,16 @@ impl App {
     #[cfg(all(unix, feature = "systemd"))]
     pub fn listen_systemd(self) -> Result<()> {
         self.listen_on(Listen::new().systemd())
+    }
+
+    /// Begins a list of addresses for this app.
+    pub(crate) fn begin_listen(&self) -> Listen {
+        let listen = Listen::new();
+        #[cfg(unix)]
+        if let Some(path) = &self.hot_restart {
+            return listen.hot_restart(path);
+        }
+        listen
     }
 
     /// Starts to serve requests at an address on other threads, and returns at once. It is useful
@@ -265,7 +278,8 @@ impl App {
     ///
     /// Like those of [`listen`](Self::listen).
     pub fn start(self, address: impl ToSocketAddrs + ToString) -> Result<RunningApp> {
-        self.start_on(Listen::new().http(address))
+        let listen = self.begin_listen();
+        self.start_on(listen.http(address))
     }
 
     /// Like [`start`](Self::start), on several addresses at once. At least one of them must be a

@@ -1,9 +1,12 @@
 //! An app that restarts without a failed request.
 //!
 //! ```sh
-//! cargo run -p restarts -- 127.0.0.1:5000    # listens on an address
+//! cargo run -p restarts -- 127.0.0.1:5000 /tmp/app.sock
+//! cargo run -p restarts -- 127.0.0.1:5000 /tmp/app.sock    # once more, in another terminal
 //! cargo run -p restarts                      # listens on the sockets that systemd has bound
 //! ```
+//!
+//! The second process takes over from the first one, which ends. No client notices.
 //!
 //! A load balancer asks for `/ready`. With SIGTERM the app says there that it is about to stop, and
 //! serves for two more seconds. Choose that time by the balancer's checks.
@@ -15,11 +18,14 @@ use filoplume::{health, prelude::*};
 
 fn main() -> filoplume::Result<()> {
     let config = ServerConfig::behind_proxy().lame_duck(Duration::from_secs(2));
-    let app = App::new()
+    let mut app = App::new()
         .get("/", || format!("process {}", process::id()))
         .route("/ready", get(health::readiness).vital())
         .config(config)
         .on_shutdown(|| eprintln!("every request is answered"));
+    if let Some(path) = env::args().nth(2) {
+        app = app.hot_restart(path);
+    }
     match env::args().nth(1) {
         Some(address) => app.listen(&*address),
         None => app.listen_systemd(),

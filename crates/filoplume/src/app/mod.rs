@@ -7,6 +7,7 @@ mod shutdown;
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::path::PathBuf;
 
 use filoplume_runtime::{Method, Response, ServerConfig};
 
@@ -53,6 +54,7 @@ pub struct App {
     pub(crate) config: Option<ServerConfig>,
     pub(crate) settings: Settings,
     shutdown_hooks: ShutdownHooks,
+    pub(crate) hot_restart: Option<PathBuf>,
 }
 
 impl App {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use filoplume_runtime::Stopping;
@@ -57,6 +58,26 @@ impl App {
     /// ```
     pub fn on_shutdown(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
         self.shutdown_hooks.add(Box::new(hook));
+        self
+    }
+
+    /// Lets a new process of the program take over from a running one, without a refused
+    /// connection and without closing idle ones. `path` is a Unix socket over which they find each
+    /// other, such as `/run/app.sock`. Start the new version like the old one, and nothing else: it
+    /// takes over the address, and the old one finishes its requests and ends. If the new process
+    /// does not start, the old one continues. With a [`Listen`](crate::Listen) of your own, call
+    /// [`Listen::hot_restart`](crate::Listen::hot_restart) instead.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     App::new().get("/", || "Hello!").hot_restart("/run/app.sock").listen("0.0.0.0:5000")
+    /// }
+    /// ```
+    #[cfg(unix)]
+    pub fn hot_restart(mut self, path: impl Into<PathBuf>) -> Self {
+        self.hot_restart = Some(path.into());
         self
     }
 

@@ -51,6 +51,14 @@ impl Listen {
         Self::default()
     }
 
+    /// Lets a new process of the program take over from a running one: see
+    /// [`App::hot_restart`](crate::App::hot_restart). Call it before the addresses are added.
+    #[cfg(unix)]
+    pub fn hot_restart(mut self, path: impl AsRef<Path>) -> Self {
+        self.builder = self.builder.and_then(|builder| builder.hot_restart(path));
+        self
+    }
+
     /// Adds an address for plain HTTP. Port 0 selects a free port.
     pub fn http(mut self, address: impl ToSocketAddrs + ToString) -> Self {
         self.schemes.push("http");

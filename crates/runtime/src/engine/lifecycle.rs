@@ -173,6 +173,14 @@ impl Engine {
         }
     }
 
+    /// Calls `callback` when the server begins to stop.
+    #[cfg(unix)]
+    pub(crate) fn on_begin_to_stop(&self, callback: impl FnOnce() + Send + 'static) {
+        if let Some(token) = self.lifecycle.tokens.first() {
+            token.on_stopping(callback).keep();
+        }
+    }
+
     /// Called when a loop has ended. The last one ends the server.
     pub(crate) fn loop_ended(&self) {
         if self.lifecycle.loops_running.fetch_sub(1, Ordering::SeqCst) > 1 {
@@ -186,6 +194,8 @@ impl Engine {
         #[cfg(feature = "tls")]
         drop(self.handshakes.close());
         drop(mem::take(&mut *self.spare.lock()));
+        #[cfg(unix)]
+        self.flush_handover();
         self.pool.close();
         self.watchdog.stop();
         if let Backend::Service(site) = &self.backend {

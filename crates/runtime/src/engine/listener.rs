@@ -42,6 +42,9 @@ enum BoundSocket {
         /// Whether no further socket may be bound to the address.
         is_alone: bool,
     },
+    /// Sockets of one address that another process has bound.
+    #[cfg(unix)]
+    Inherited { sockets: Vec<Socket>, address: SocketAddr },
     #[cfg(unix)]
     Unix {
         listener: std::os::unix::net::UnixListener,
@@ -53,13 +56,27 @@ enum BoundSocket {
 /// The path of a socket file, which is removed on drop.
 #[cfg(unix)]
 #[derive(Debug)]
-pub(crate) struct UnixPath(PathBuf);
+pub(crate) struct UnixPath(Option<PathBuf>);
+
+#[cfg(unix)]
+impl UnixPath {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self(Some(path))
+    }
+
+    /// Leaves the file to somebody else.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
 
 #[cfg(unix)]
 impl Drop for UnixPath {
     fn drop(&mut self) {
         // There is nobody to report an error to, and a file that is already removed is no problem.
-        let _ = std::fs::remove_file(&self.0);
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -85,19 +102,25 @@ pub(crate) fn bind(address: impl ToSocketAddrs, name: &str) -> Result<Bound, Err
 /// server has left. Fails if another server listens on it.
 #[cfg(unix)]
 pub(crate) fn bind_unix(path: &Path) -> Result<Bound, Error> {
+    let failed = |source| Kind::BindPath { path: path.to_owned(), source };
+    let listener = bind_unix_listener(path).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let path = Some(UnixPath::new(path.to_owned()));
+    Ok(BoundSocket::Unix { listener, path }.into())
+}
+
+/// Binds a Unix socket. Replaces a socket file that no server listens on.
+#[cfg(unix)]
+pub(crate) fn bind_unix_listener(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     use std::os::unix::net::{UnixListener, UnixStream};
 
-    let failed = |source| Kind::BindPath { path: path.to_owned(), source };
-    let listener = match UnixListener::bind(path) {
+    return match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_dead_socket(path) => {
-            std::fs::remove_file(path).map_err(failed)?;
+            std::fs::remove_file(path)?;
             UnixListener::bind(path)
         }
         result => result,
     };
-    let listener = listener.map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    return Ok(BoundSocket::Unix { listener, path: Some(UnixPath(path.to_owned())) }.into());
 
     fn is_dead_socket(path: &Path) -> bool {
         use std::os::unix::fs::FileTypeExt;
@@ -170,6 +193,8 @@ impl Bound {
         match &self.socket {
             BoundSocket::Tcp { address, .. } => Some(*address),
             #[cfg(unix)]
+            BoundSocket::Inherited { address, .. } => Some(*address),
+            #[cfg(unix)]
             BoundSocket::Unix { .. } => None,
         }
     }
@@ -185,21 +210,41 @@ impl Bound {
                 while shareable && sockets.len() < loops {
                     sockets.push(bind_tcp(address, true)?);
                 }
-                let listen = |socket: Socket| {
-                    socket.listen(self::backlog(backlog))?;
-                    let socket =
-                        ListenerSocket::Tcp(mio::net::TcpListener::from_std(socket.into()));
-                    Ok(Listener { socket, entry: entry.clone() })
-                };
-                sockets.into_iter().map(listen).collect()
+                sockets.into_iter().map(|socket| listen(socket, backlog, &entry)).collect()
+            }
+            // All of them, even if there are fewer loops: each has a backlog.
+            #[cfg(unix)]
+            BoundSocket::Inherited { sockets, .. } => {
+                sockets.into_iter().map(|socket| listen(socket, backlog, &entry)).collect()
             }
             #[cfg(unix)]
             BoundSocket::Unix { listener, path } => {
                 let listener = mio::net::UnixListener::from_std(listener);
-                let socket = ListenerSocket::Unix { listener, _path: path };
+                let socket = ListenerSocket::Unix { listener, path };
                 Ok(vec![Listener { socket, entry }])
             }
         }
+    }
+
+    /// Takes the sockets of this address that another process has bound, if there are any.
+    #[cfg(unix)]
+    pub(crate) fn inherit(address: SocketAddr, sockets: &mut Vec<Socket>) -> Option<Self> {
+        let is_here = |socket: &Socket| local_address(socket) == Some(address);
+        let (here, others) = std::mem::take(sockets).into_iter().partition(is_here);
+        *sockets = others;
+        let sockets: Vec<Socket> = here;
+        (!sockets.is_empty()).then(|| BoundSocket::Inherited { sockets, address }.into())
+    }
+
+    /// As [`inherit`](Self::inherit), for a Unix socket.
+    #[cfg(unix)]
+    pub(crate) fn inherit_unix(path: &Path, sockets: &mut Vec<Socket>) -> Option<Self> {
+        let index = sockets.iter().position(|socket| {
+            socket.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
+        })?;
+        let listener = std::os::fd::OwnedFd::from(sockets.swap_remove(index)).into();
+        let path = Some(UnixPath::new(path.to_owned()));
+        Some(BoundSocket::Unix { listener, path }.into())
     }
 
     /// Wraps a socket that already listens, such as one that a supervisor passes on.
@@ -230,6 +275,12 @@ impl Bound {
     }
 }
 
+fn listen(socket: Socket, backlog: u32, entry: &Entry) -> io::Result<Listener> {
+    socket.listen(self::backlog(backlog))?;
+    let socket = ListenerSocket::Tcp(mio::net::TcpListener::from_std(socket.into()));
+    Ok(Listener { socket, entry: entry.clone() })
+}
+
 /// A socket that accepts for one event loop.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -243,7 +294,7 @@ enum ListenerSocket {
     #[cfg(unix)]
     Unix {
         listener: mio::net::UnixListener,
-        _path: Option<UnixPath>,
+        path: Option<UnixPath>,
     },
 }
 
@@ -271,6 +322,30 @@ impl Listener {
             }
         };
         Ok(Accepted { transport, peer, entry: self.entry.clone(), place: None })
+    }
+
+    /// Returns a further handle.
+    #[cfg(unix)]
+    pub(crate) fn try_clone(&self) -> io::Result<std::os::fd::OwnedFd> {
+        use std::os::fd::AsFd;
+        match &self.socket {
+            ListenerSocket::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+            ListenerSocket::Unix { listener, .. } => listener.as_fd().try_clone_to_owned(),
+        }
+    }
+
+    /// Ends the registration, and leaves the socket's file to another process.
+    #[cfg(unix)]
+    pub(crate) fn leave(&mut self, registry: &Registry) -> io::Result<()> {
+        match &mut self.socket {
+            ListenerSocket::Tcp(listener) => registry.deregister(listener),
+            ListenerSocket::Unix { listener, path } => {
+                if let Some(path) = path.take() {
+                    path.keep();
+                }
+                registry.deregister(listener)
+            }
+        }
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -7,6 +7,8 @@
 pub(crate) mod cancel;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
+#[cfg(unix)]
+pub(crate) mod handover;
 pub(crate) mod incoming;
 mod lifecycle;
 pub(crate) mod listener;
@@ -138,6 +140,8 @@ pub(crate) struct Engine {
     pub(crate) spare: Mutex<Option<Reservation<Task>>>,
     /// Weak, because a loop's handle has a strong reference to the engine.
     loops: OnceLock<Box<[Weak<LoopHandle>]>>,
+    #[cfg(unix)]
+    handover: handover::Handover,
     lifecycle: Lifecycle,
 }
 
@@ -159,8 +163,9 @@ impl Engine {
         for bound in bound {
             let listeners =
                 bound.listen(engine.config.backlog, loops).map_err(started("to listen"))?;
-            for (event_loop, listener) in event_loops.iter_mut().zip(listeners) {
-                event_loop.add_listener(listener).map_err(started("to listen"))?;
+            // There may be more listeners than loops if another process has bound them.
+            for (index, listener) in listeners.into_iter().enumerate() {
+                event_loops[index % loops].add_listener(listener).map_err(started("to listen"))?;
             }
         }
         let handles: Vec<_> =
@@ -234,6 +239,8 @@ impl Engine {
             watchdog: Watchdog::new(),
             spare: Mutex::new(None),
             loops: OnceLock::new(),
+            #[cfg(unix)]
+            handover: handover::Handover::default(),
             lifecycle: Lifecycle::new(tokens),
         })
     }

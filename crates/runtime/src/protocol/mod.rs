@@ -149,6 +149,14 @@ impl Guest {
         if let Self::Http(http) = self { Some(http) } else { None }
     }
 
+    /// Continues an idle connection of another process.
+    #[cfg(unix)]
+    pub(crate) fn resume(&mut self) {
+        if let Self::Http(http) = self {
+            http.resume();
+        }
+    }
+
     /// Processes the buffered input as far as possible. Returns what the guest needs next.
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {

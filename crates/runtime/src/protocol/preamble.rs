@@ -31,6 +31,12 @@ impl Preamble {
         }
     }
 
+    /// Returns whether HTTP follows.
+    #[cfg(unix)]
+    pub(crate) fn precedes_http(&self) -> bool {
+        matches!(self.next, Some(Guest::Http(_)))
+    }
+
     pub(crate) fn end(&mut self) {
         self.is_over = true;
     }

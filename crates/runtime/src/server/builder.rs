@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+#[cfg(unix)]
+use super::restart::Restart;
 use super::{Server, Shared, State};
 use crate::config::ServerConfig;
 use crate::engine::listener::{self, Bound};
@@ -33,6 +35,11 @@ use crate::service::stopping::Stopping;
 pub struct ServerBuilder {
     config: Option<Box<ServerConfig>>,
     pub(super) bound: Vec<Bound>,
+    #[cfg(unix)]
+    restart: Option<Restart>,
+    /// The listeners of the running server.
+    #[cfg(unix)]
+    inherited: Vec<socket2::Socket>,
 }
 
 impl ServerBuilder {
@@ -43,6 +50,11 @@ impl ServerBuilder {
     /// Returns an error if the address cannot be resolved or bound.
     pub fn bind(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self> {
         let name = address.to_string();
+        #[cfg(unix)]
+        if let Some(bound) = self.inherit(&address) {
+            self.bound.push(bound);
+            return Ok(self);
+        }
         self.bound.push(listener::bind(address, &name)?);
         Ok(self)
     }
@@ -55,7 +67,11 @@ impl ServerBuilder {
     /// replaced.
     #[cfg(unix)]
     pub fn bind_unix(mut self, path: impl AsRef<Path>) -> Result<Self> {
-        self.bound.push(listener::bind_unix(path.as_ref())?);
+        let bound = match Bound::inherit_unix(path.as_ref(), &mut self.inherited) {
+            Some(bound) => bound,
+            None => listener::bind_unix(path.as_ref())?,
+        };
+        self.bound.push(bound);
         Ok(self)
     }
 
@@ -100,6 +116,51 @@ impl ServerBuilder {
         }
         self.bound.append(&mut sockets);
         Ok(self)
+    }
+
+    /// Lets a new process of the program take over from a running one, without a refused connection
+    /// and without closing idle ones. `path` is a Unix socket over which they find each other. Call
+    /// it before the addresses are bound: those of the running server are taken over.
+    ///
+    /// Start the new version like the old one. It gets the listening sockets, and both accept. When
+    /// the new process serves, the old one stops accepting. It passes on each connection that waits
+    /// for its next request, with the bytes that it has read. It finishes the requests that have
+    /// begun, passes their connections on as well, and ends. If the new process fails before it
+    /// serves, the old one continues as if nothing had happened.
+    ///
+    /// TLS connections, upgraded ones and raw protocols stay with the old process, which drains
+    /// them. Only a process of the same user can take over.
+    ///
+    /// ```no_run
+    /// use filoplume_runtime::{Request, Server};
+    ///
+    /// let server = Server::builder().hot_restart("/run/app.sock")?.bind("0.0.0.0:80")?.build()?;
+    /// server.serve(|_: Request| "Hello!")?;
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process of another user listens at the path, or if the running server
+    /// does not respond.
+    #[cfg(unix)]
+    pub fn hot_restart(mut self, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let (restart, inherited) = Restart::prepare(path)
+            .map_err(|source| Kind::BindPath { path: path.to_owned(), source })?;
+        self.restart = Some(restart);
+        self.inherited = inherited;
+        Ok(self)
+    }
+
+    /// Takes the listeners of the running server for an address, if it has some.
+    #[cfg(unix)]
+    fn inherit(&mut self, address: &impl ToSocketAddrs) -> Option<Bound> {
+        if self.inherited.is_empty() {
+            return None;
+        }
+        let addresses = address.to_socket_addrs().ok()?;
+        addresses.into_iter().find_map(|address| Bound::inherit(address, &mut self.inherited))
     }
 
     /// Expects a PROXY header, of version 1 or 2, at the start of every connection to the address
@@ -158,7 +219,12 @@ impl ServerBuilder {
         let local_addrs = self.bound.iter().filter_map(Bound::local_address).collect();
         #[cfg(feature = "tls")]
         let acceptors = self.bound.iter().filter_map(|bound| bound.entry.tls.clone()).collect();
-        let state = Mutex::new(State::Bound { config: self.config, bound: self.bound });
+        let state = Mutex::new(State::Bound {
+            config: self.config,
+            bound: self.bound,
+            #[cfg(unix)]
+            restart: self.restart,
+        });
         let shared = Shared {
             local_addrs,
             stopping: Stopping::new(),

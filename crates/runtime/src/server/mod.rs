@@ -4,6 +4,10 @@ pub(crate) mod builder;
 pub(crate) mod in_process;
 pub(crate) mod incoming;
 #[cfg(unix)]
+mod passing;
+#[cfg(unix)]
+mod restart;
+#[cfg(unix)]
 mod signal;
 #[cfg(unix)]
 mod systemd;
@@ -19,6 +23,8 @@ use parking_lot::Mutex;
 
 use self::builder::ServerBuilder;
 use self::incoming::Incoming;
+#[cfg(unix)]
+use self::restart::Restart;
 use crate::config::{INCOMING_CAPACITY, ServerConfig};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
@@ -65,6 +71,8 @@ enum State {
         /// `None` if the builder was given none.
         config: Option<Box<ServerConfig>>,
         bound: Vec<Bound>,
+        #[cfg(unix)]
+        restart: Option<Restart>,
     },
     Serving {
         engine: Arc<Engine>,
@@ -275,6 +283,18 @@ impl Server {
     ) -> Result<Arc<Engine>> {
         let mut state = self.shared.state.lock();
         match std::mem::replace(&mut *state, State::Ended) {
+            #[cfg(unix)]
+            State::Bound { config, bound, restart } => {
+                let config = choose_config(config, backend.config());
+                let engine = Engine::start(config, bound, backend, self.stopping())?;
+                if let Some(Err(source)) = restart.map(|restart| restart.complete(&engine)) {
+                    engine.shutdown(Duration::ZERO);
+                    return Err(Kind::Start { what: "as the successor of a server", source }.into());
+                }
+                *state = State::Serving { engine: Arc::clone(&engine), requests };
+                Ok(engine)
+            }
+            #[cfg(not(unix))]
             State::Bound { config, bound } => {
                 let config = choose_config(config, backend.config());
                 let engine = Engine::start(config, bound, backend, self.stopping())?;

@@ -65,7 +65,14 @@ impl Server {
         // The process ID matters after a restart in which another process took over.
         notifier.send(&format!("READY=1\nMAINPID={}", std::process::id()));
         let stopping = Arc::clone(&notifier);
-        self.stopping().on_stopping(move || stopping.send("STOPPING=1")).keep();
+        let served = Arc::downgrade(&engine);
+        let tell = move || {
+            // After a handover the service continues in the next process.
+            if served.upgrade().is_some_and(|engine| !engine.is_handing_over()) {
+                stopping.send("STOPPING=1");
+            }
+        };
+        self.stopping().on_stopping(tell).keep();
         if let Some(interval) = watchdog_interval() {
             let name = format!("{}-notify", engine.config.thread_name);
             let run = with_normal_policy(move || keep_alive(&engine, &notifier, interval));

@@ -31,7 +31,7 @@ use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr};
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use std::os::fd::AsFd;
 #[cfg(all(test, target_os = "linux"))]
 use std::sync::Arc;
@@ -302,6 +302,22 @@ impl Transport {
             socket.set_write_timeout(timeout)?;
             socket.set_nonblocking(false)
         })
+    }
+
+    /// Returns whether nothing lies above the socket.
+    #[cfg(unix)]
+    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_self, reason = "there is no TLS"))]
+    pub(crate) fn is_plain(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.session.is_none();
+        #[cfg(not(feature = "tls"))]
+        true
+    }
+
+    /// Returns the socket, to pass it on to another process.
+    #[cfg(unix)]
+    pub(crate) fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        each!(&self.socket, socket => AsFd::as_fd(socket))
     }
 
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {

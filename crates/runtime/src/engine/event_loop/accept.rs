@@ -20,7 +20,7 @@ pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Accepting {
-    listener: Listener,
+    pub(super) listener: Listener,
     /// Whether there may be more to accept. The poller is edge-triggered and reports it once.
     pub(super) is_ready: bool,
 }

@@ -18,6 +18,10 @@ impl EventLoop {
     /// connection once more.
     fn drain(&mut self) {
         self.is_draining = true;
+        #[cfg(unix)]
+        if self.handle.engine.is_handing_over() {
+            self.leave_listeners();
+        }
         for accepting in &mut self.listeners {
             accepting.is_ready = true;
         }

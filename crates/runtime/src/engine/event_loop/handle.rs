@@ -12,6 +12,8 @@ use mio::{Poll, Registry, Waker};
 use super::{EventLoop, WAKER};
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
+#[cfg(unix)]
+use crate::engine::handover::Resumed;
 use crate::engine::listener::Accepted;
 use crate::engine::task::{Call, Task};
 use crate::execution::key::ExecutionKey;
@@ -38,6 +40,12 @@ pub(crate) enum Message {
     Adopt(Accepted),
     /// A loop has accepted a connection at the maximum, and asks this loop to close an idle one.
     MakeRoom(Arc<LoopHandle>),
+    /// Another thread asks for further handles of the listeners.
+    #[cfg(unix)]
+    CloneListeners(Sender<std::os::fd::OwnedFd>),
+    /// A connection of the process before.
+    #[cfg(unix)]
+    Resume(Box<Resumed>),
     /// Another thread checks whether the loop responds.
     Ping(Sender<()>),
     /// Another loop has closed an idle connection.
@@ -110,6 +118,13 @@ impl LoopHandle {
     /// Counts one more connection for this loop, even if it has not arrived yet.
     pub(super) fn count_connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Continues a connection of the process before.
+    #[cfg(unix)]
+    pub(crate) fn resume(&self, resumed: Resumed) {
+        self.count_connection();
+        self.send(Message::Resume(Box::new(resumed)));
     }
 
     /// Sends a message. If the loop has ended, the message is dropped.

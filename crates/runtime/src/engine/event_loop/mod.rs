@@ -6,6 +6,8 @@
 mod accept;
 mod drain;
 mod handle;
+#[cfg(unix)]
+mod handover;
 mod memory_pressure;
 mod ready;
 mod shed;
@@ -320,6 +322,13 @@ impl EventLoop {
                 }
                 None
             }
+            #[cfg(unix)]
+            Message::CloneListeners(sender) => {
+                self.clone_listeners(&sender);
+                None
+            }
+            #[cfg(unix)]
+            Message::Resume(resumed) => Some(self.resume(*resumed, now)),
             Message::Ping(sender) => {
                 // The one who asks may have given up.
                 let _ = sender.send(());

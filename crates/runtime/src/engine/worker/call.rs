@@ -360,6 +360,7 @@ impl Worker<'_> {
         // While the content is being read, new input belongs to the content.
         let is_being_read = stream.as_ref().is_some_and(|returns| !returns.is_left());
         let closes = self.engine.is_stopping()
+            && !self.keeps_for_successor(&connection)
             && (is_being_read || !self.has_more_requests(&mut connection));
         let Some(http) = connection.guest.as_http_mut() else {
             return Break(Outcome::Closed(connection));

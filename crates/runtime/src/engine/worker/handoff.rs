@@ -175,6 +175,30 @@ impl Worker<'_> {
         Outcome::Moved
     }
 
+    /// Returns whether a connection need not end although the server stops, because the next
+    /// process continues it.
+    #[cold]
+    pub(super) fn keeps_for_successor(&self, connection: &Connection) -> bool {
+        #[cfg(unix)]
+        return self.engine.may_hand_over(connection);
+        #[cfg(not(unix))]
+        {
+            let _ = (self, connection);
+            false
+        }
+    }
+
+    /// Has an idle connection sent to the next process.
+    #[cfg(unix)]
+    #[cold]
+    pub(super) fn hand_over(&mut self, mut connection: Box<Connection>) -> Outcome {
+        self.unload(&mut connection);
+        let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
+        self.engine.hand_over(connection);
+        self.release(&loop_handle, token);
+        Outcome::Moved
+    }
+
     /// Prepares a connection for another owner: writes earlier responses, which must not wait for
     /// the next one, and moves unused input to the connection.
     fn prepare_handoff(&mut self, reply_to: ReplyTo) -> ControlFlow<Outcome, ReplyTo> {

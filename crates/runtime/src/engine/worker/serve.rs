@@ -286,6 +286,13 @@ impl Worker<'_> {
         if let Some(unsent) = &connection.unsent {
             connection.deadline = unsent.deadline();
         } else if self.engine.is_draining() {
+            #[cfg(unix)]
+            if self.engine.may_hand_over(&connection) {
+                self.renew_deadline(&mut connection, has_input);
+                if self.engine.hands_over(&connection, has_input) {
+                    return Break(self.hand_over(connection));
+                }
+            }
             if self.drain(&mut connection, has_input) {
                 return Continue(connection);
             }

@@ -114,6 +114,12 @@ impl Http {
         }
     }
 
+    /// Continues an idle connection of another process.
+    #[cfg(unix)]
+    pub(crate) fn resume(&mut self) {
+        self.head = HeadDeadline::Idle;
+    }
+
     /// Returns the service that answers the requests. `None` if the program pulls them.
     #[inline]
     pub(crate) fn site(&self) -> Option<&Site> {

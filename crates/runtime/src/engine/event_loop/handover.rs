@@ -1,0 +1,44 @@
+//! Listeners and connections that change their process.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+
+use super::{EventLoop, Readiness, Turn};
+use crate::buffers::Content;
+use crate::engine::handover::Resumed;
+
+impl EventLoop {
+    /// Sends further handles of the listeners.
+    #[cold]
+    pub(super) fn clone_listeners(&self, sender: &Sender<OwnedFd>) {
+        for accepting in &self.listeners {
+            match accepting.listener.try_clone() {
+                // The one who asks may have given up.
+                Ok(listener) => _ = sender.send(listener),
+                Err(error) => tracing::warn!(%error, "a listener cannot be handed over"),
+            }
+        }
+    }
+
+    /// Stops accepting. The backlog belongs to the next process, which has the same sockets.
+    pub(super) fn leave_listeners(&mut self) {
+        for mut accepting in self.listeners.drain(..) {
+            // Closing the socket would not end its registration.
+            if let Err(error) = accepting.listener.leave(self.poll.registry()) {
+                tracing::warn!(%error, "a listener could not be deregistered");
+            }
+        }
+    }
+
+    /// Continues a connection of the process before.
+    #[cold]
+    pub(super) fn resume(&mut self, resumed: Resumed, now: Instant) -> Turn {
+        let Resumed { accepted, leftover } = resumed;
+        let mut connection = self.adopt(accepted, now);
+        connection.guest.resume();
+        connection.leftover = Content::of(leftover);
+        Turn::Serve(connection, Readiness::Io)
+    }
+}

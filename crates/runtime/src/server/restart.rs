@@ -1,0 +1,234 @@
+//! A new process takes over from a running one.
+//!
+//! ```text
+//!   new process                                   old process
+//!   connects to the control socket  ------------> checks that the user is the same
+//!                                   <------------ its listeners and the control socket itself
+//!   starts its event loops
+//!   `ready`                         ------------>
+//!                                   <------------ `yours`; stops accepting
+//!                                   <------------ each connection as soon as it is idle
+//!                                   <------------ closes the control connection, and ends
+//! ```
+//!
+//! Until `yours` the old process is in charge: if the new one fails before, nothing has changed.
+//! Both accept from the same sockets meanwhile, so there is no moment at which nobody does.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use socket2::{SockRef, Socket};
+
+use super::passing::{Item, receive, send_connection, send_end, send_socket};
+use crate::engine::Engine;
+use crate::engine::listener::{UnixPath, bind_unix_listener};
+use crate::execution::scheduling::with_normal_policy;
+
+/// How long a new process may take from its connection until it serves. It loads its state
+/// meanwhile.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a message between the processes may take.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+const READY: [u8; 6] = *b"ready\n";
+const YOURS: [u8; 6] = *b"yours\n";
+
+/// The control socket of a server that can be taken over.
+#[derive(Debug)]
+pub(super) struct Restart {
+    path: PathBuf,
+    /// The running server, if there is one.
+    predecessor: Option<Predecessor>,
+}
+
+#[derive(Debug)]
+struct Predecessor {
+    stream: UnixStream,
+    control: OwnedFd,
+}
+
+impl Restart {
+    /// Connects to the control socket at `path`. Returns the listeners of the running server, if
+    /// there is one.
+    pub(super) fn prepare(path: &Path) -> io::Result<(Self, Vec<Socket>)> {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+
+        let path = path.to_owned();
+        let mut stream = match UnixStream::connect(&path) {
+            Ok(stream) => stream,
+            Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => {
+                return Ok((Self { path, predecessor: None }, Vec::new()));
+            }
+            Err(error) => return Err(error),
+        };
+        check_user(&stream)?;
+        stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
+        stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
+        let (mut listeners, mut control) = (Vec::new(), None);
+        loop {
+            match receive(&mut stream)? {
+                Item::Listener(socket) => listeners.push(Socket::from(socket)),
+                Item::Control(socket) => control = Some(socket),
+                Item::End => break,
+                Item::Connection(_) => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+        let control = control.ok_or(io::ErrorKind::InvalidData)?;
+        let predecessor = Some(Predecessor { stream, control });
+        Ok((Self { path, predecessor }, listeners))
+    }
+
+    /// Takes over from the running server, if there is one, and waits for the next process.
+    /// `engine` serves already.
+    pub(super) fn complete(self, engine: &Arc<Engine>) -> io::Result<()> {
+        let control = match self.predecessor {
+            Some(Predecessor { mut stream, control }) => {
+                stream.write_all(&READY)?;
+                expect(&mut stream, YOURS)?;
+                tracing::info!("took over from the running server");
+                // The old process may have long requests to finish.
+                stream.set_read_timeout(None)?;
+                let engine = Arc::clone(engine);
+                spawn(&engine.config.thread_name.clone(), "takeover", move || {
+                    receive_connections(&engine, stream);
+                })?;
+                UnixListener::from(control)
+            }
+            None => bind_control(&self.path)?,
+        };
+        // A read timeout of the old process would apply to this one as well.
+        control.set_nonblocking(false)?;
+        let path = UnixPath::new(self.path);
+        let wakes = control.try_clone()?;
+        let engine = Arc::clone(engine);
+        let stops = Arc::downgrade(&engine);
+        engine.on_begin_to_stop(move || {
+            // Wakes the thread that accepts. After a handover the socket belongs to others.
+            if stops.upgrade().is_some_and(|engine| !engine.is_handing_over()) {
+                let _ = SockRef::from(&wakes).shutdown(std::net::Shutdown::Both);
+            }
+        });
+        spawn(&engine.config.thread_name.clone(), "control", move || {
+            wait_for_successor(&engine, &control, path);
+        })
+    }
+}
+
+fn spawn(prefix: &str, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let name = format!("{prefix}-{name}");
+    thread::Builder::new().name(name).spawn(with_normal_policy(run)).map(drop)
+}
+
+/// Binds the control socket. Only this user may connect: see also [`check_user`], because the mode
+/// is set after the socket is bound.
+fn bind_control(path: &Path) -> io::Result<UnixListener> {
+    let listener = bind_unix_listener(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Fails if the peer runs as another user.
+fn check_user(stream: &UnixStream) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        let peer = rustix::net::sockopt::socket_peercred(stream)?;
+        if peer.uid != rustix::process::geteuid() {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the process at the control socket runs as another user",
+            ));
+        }
+    }
+    let _ = stream;
+    Ok(())
+}
+
+fn expect(mut stream: impl Read, expected: [u8; 6]) -> io::Result<()> {
+    let mut received = [0; 6];
+    stream.read_exact(&mut received)?;
+    if received == expected { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// Accepts processes at the control socket until one has taken over or the server stops.
+fn wait_for_successor(engine: &Arc<Engine>, control: &UnixListener, path: UnixPath) {
+    loop {
+        let stream = match control.accept() {
+            Ok((stream, _)) => stream,
+            // The server stops, or there is no descriptor left: then nobody can take over.
+            Err(_) if engine.is_stopping() => return,
+            Err(error) => {
+                tracing::warn!(%error, "the control socket does not accept");
+                thread::sleep(Duration::from_secs(1));
+                continue;
+            }
+        };
+        match offer(engine, &stream, control) {
+            Ok(()) => {
+                // The file belongs to the new process.
+                path.keep();
+                give_connections(engine, &stream);
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a new process failed to take over: this one continues");
+            }
+        }
+    }
+}
+
+/// Passes the listeners on, and waits until the new process serves.
+fn offer(engine: &Engine, mut stream: &UnixStream, control: &UnixListener) -> io::Result<()> {
+    check_user(stream)?;
+    stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
+    stream.set_read_timeout(Some(START_TIMEOUT))?;
+    for listener in engine.clone_listeners() {
+        send_socket(stream, listener.as_fd(), false)?;
+    }
+    send_socket(stream, control.as_fd(), true)?;
+    send_end(stream)?;
+    expect(stream, READY)?;
+    if engine.is_draining() {
+        return Err(io::Error::other("this server is draining already"));
+    }
+    stream.write_all(&YOURS)
+}
+
+/// Sends connections to the new process until all are sent or closed.
+fn give_connections(engine: &Engine, stream: &UnixStream) {
+    tracing::info!(phase = "draining", "a new process has taken over: handing connections over");
+    let (flushed, is_flushed) = crossbeam_channel::bounded(0);
+    let (mut sent, mut lost) = (0_u64, 0_u64);
+    for connection in engine.begin_handover(is_flushed) {
+        match send_connection(stream, &connection) {
+            Ok(()) => sent += 1,
+            Err(error) => {
+                lost += 1;
+                tracing::debug!(%error, "a connection could not be handed over");
+            }
+        }
+    }
+    drop(flushed);
+    tracing::info!(sent, lost, "handed connections over");
+}
+
+/// Continues the connections of the old process until it has ended.
+fn receive_connections(engine: &Engine, mut stream: UnixStream) {
+    for number in 0.. {
+        match receive(&mut stream) {
+            Ok(Item::Connection(resumed)) => engine.resume(resumed, number),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
+            Err(error) => {
+                tracing::warn!(%error, "the old process is gone before its connections");
+                return;
+            }
+        }
+    }
+}
