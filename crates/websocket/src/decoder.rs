@@ -320,8 +320,11 @@ impl Decoder {
         };
         #[cfg(feature = "deflate")]
         if let (true, Some(inflater)) = (message.is_compressed, &mut self.inflater) {
-            inflater.inflate(piece, &mut self.content, self.limits.message_bytes_max)?;
-            return message.check_text(&self.content);
+            let bytes_max = self.limits.message_bytes_max;
+            let inflated = inflater.inflate(piece, &mut self.content, bytes_max);
+            // A mistake in the text comes before one that follows, wherever the bytes are cut.
+            message.check_text(self.content.get(..bytes_max).unwrap_or(&self.content))?;
+            return inflated;
         }
         self.content.extend_from_slice(piece);
         message.check_text(&self.content)
@@ -334,8 +337,10 @@ impl Decoder {
         };
         #[cfg(feature = "deflate")]
         if let (true, Some(inflater)) = (message.is_compressed, &mut self.inflater) {
-            inflater.finish(&mut self.content, self.limits.message_bytes_max)?;
-            message.check_text(&self.content)?;
+            let bytes_max = self.limits.message_bytes_max;
+            let inflated = inflater.finish(&mut self.content, bytes_max);
+            message.check_text(self.content.get(..bytes_max).unwrap_or(&self.content))?;
+            inflated?;
         }
         if message.is_text && message.valid != self.content.len() {
             return Err(ProtocolError::TextInvalid);

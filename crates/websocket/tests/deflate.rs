@@ -76,6 +76,11 @@ fn what_is_malformed_is_refused() {
             vec![masked(0xc1, &[0, 1, 0, 0xfe, 0xff, 0xff, 0])],
             TextInvalid,
         ),
+        (
+            "a text that is not UTF-8 before a block of a reserved type",
+            vec![masked(0xc1, &[0, 1, 0, 0xfe, 0xff, 0xff, 7])],
+            TextInvalid,
+        ),
         ("the bit on a continuation", vec![masked(0x41, &[0]), masked(0xc0, &[0])], ReservedBits),
         ("the bit on a ping", vec![masked(0xc9, &[])], ReservedBits),
         ("another bit", vec![masked(0xe1, &[0])], ReservedBits),

@@ -33,6 +33,10 @@ pub(crate) struct Raw {
     timeout: Option<Instant>,
     has_expired: bool,
     notify_drained: bool,
+    /// Whether another thread wants the protocol to be called.
+    is_notified: bool,
+    /// Whether the protocol was told that the server shuts down.
+    shutdown: Shutdown,
     /// Whether the peer has closed its direction, and whether the protocol was told.
     input: Side,
     /// The bytes that other threads want to send.
@@ -68,6 +72,13 @@ enum Side {
     Told,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shutdown {
+    NotBegun,
+    Due,
+    Told,
+}
+
 /// An event for the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -76,6 +87,8 @@ pub(crate) enum Event {
     End,
     Drained,
     Deadline,
+    Notified,
+    Shutdown,
 }
 
 impl Raw {
@@ -103,6 +116,8 @@ impl Raw {
             timeout: None,
             has_expired: false,
             notify_drained: false,
+            is_notified: false,
+            shutdown: Shutdown::NotBegun,
             input: Side::Open,
             mailbox: None,
         }
@@ -119,13 +134,18 @@ impl Raw {
             return self.step_cold(buffers);
         }
         if let Some(mailbox) = &self.mailbox {
-            if mailbox.queue.take(&mut buffers.output) {
+            let must_close = mailbox.queue.take(&mut buffers.output);
+            self.is_notified |= mailbox.take_call();
+            if must_close {
                 self.stage = Stage::Closing(Closed::ByProtocol);
                 return Step::Again;
             }
             if !buffers.output.is_empty() {
                 return Step::Flush;
             }
+        }
+        if self.is_notified {
+            return Step::Notify(Event::Notified);
         }
         if self.has_expired {
             return Step::Notify(Event::Deadline);
@@ -137,6 +157,7 @@ impl Raw {
             return Step::Notify(Event::Data);
         }
         match self.input {
+            Side::Open if self.shutdown == Shutdown::Due => Step::Notify(Event::Shutdown),
             Side::Open => Step::Read,
             Side::Ended => Step::Notify(Event::End),
             Side::Told => Step::Wait,
@@ -217,6 +238,8 @@ impl Raw {
             }
             Event::Drained => protocol.drained(&mut io),
             Event::Deadline => protocol.deadline(&mut io),
+            Event::Notified => protocol.notified(&mut io),
+            Event::Shutdown => protocol.shutdown(&mut io),
         }
         if matches!(asked.end, Some(End::Succeed(_))) {
             // Input that it got with the end belongs to the successor.
@@ -233,7 +256,7 @@ impl Raw {
         *asked = Asked {
             sent_back: asked.sent_back,
             has_rare: true,
-            is_succeeded: true,
+            end: Some(End::Succeeded),
             ..Asked::default()
         };
         let predecessor = std::mem::replace(&mut self.actor, Actor::Present(successor));
@@ -271,14 +294,7 @@ impl Raw {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Borrowed {
-        let Asked {
-            sent_back: Borrowed(mut sent_back),
-            end,
-            timeout,
-            notify_drained,
-            is_succeeded,
-            ..
-        } = asked;
+        let Asked { sent_back: Borrowed(mut sent_back), end, timeout, .. } = asked;
         match event {
             Event::Open => self.stage = Stage::Open,
             Event::End => self.input = Side::Told,
@@ -288,9 +304,11 @@ impl Raw {
                 self.timeout = None;
                 self.pace = None;
             }
+            Event::Notified => self.is_notified = false,
+            Event::Shutdown => self.shutdown = Shutdown::Told,
             Event::Data => {}
         }
-        self.notify_drained |= notify_drained;
+        self.notify_drained |= asked.notify_drained;
         if timeout.is_some() {
             self.timeout = timeout;
         }
@@ -305,17 +323,17 @@ impl Raw {
             self.pace = None;
         }
         match end {
-            Some(end) => self.apply_end(end, event),
-            None if is_succeeded => {
+            Some(End::Succeeded) => {
                 self.restart();
                 return Borrowed(sent_back);
             }
-            None if unread == 0 => {}
+            Some(end) => self.apply_end(end, event),
+            None if unread == 0 || asked.resume => {}
             None => self.wait_for_more(unread, buffers.clock.now(), config),
         }
         // Only these events show the protocol its input.
         if matches!(event, Event::Data | Event::End) {
-            self.seen = unread;
+            self.seen = if asked.resume { 0 } else { unread };
         }
         Borrowed(sent_back)
     }
@@ -324,6 +342,7 @@ impl Raw {
     fn apply_end(&mut self, end: End, event: Event) {
         match end {
             End::Close => self.close(match self.input {
+                _ if event == Event::Shutdown => Closed::Shutdown,
                 Side::Open if event == Event::Deadline => Closed::TimedOut,
                 Side::Open => Closed::ByProtocol,
                 Side::Ended | Side::Told => Closed::ByPeer,
@@ -334,7 +353,7 @@ impl Raw {
             }
             End::Http(site) => self.stage = Stage::Leaving(http_successor(site)),
             // Handled by `call` already.
-            End::Succeed(_) => {}
+            End::Succeed(_) | End::Succeeded => {}
         }
     }
 
@@ -408,15 +427,16 @@ impl Raw {
         }
     }
 
-    /// Ends the connection if it has no incomplete message. Returns whether it does.
+    /// Tells the protocol that the server shuts down, once and if there is no incomplete message.
+    /// Returns whether it has to be told.
     pub(crate) fn drain(&mut self) -> bool {
         let is_idle = self.seen == 0
             && self.input == Side::Open
             && matches!(self.stage, Stage::New | Stage::Open);
-        if is_idle {
-            self.close(Closed::Shutdown);
+        if is_idle && self.shutdown == Shutdown::NotBegun {
+            self.shutdown = Shutdown::Due;
         }
-        is_idle
+        is_idle && self.shutdown == Shutdown::Due
     }
 
     /// Returns the deadline for the peer to send more, or the protocol's own deadline, if the

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, Weak};
 use std::time::Instant;
 
@@ -27,6 +28,8 @@ pub(crate) struct Mailbox {
     /// that, so nothing that was queued before is missed.
     target: OnceLock<Target>,
     pub(crate) queue: SendQueue,
+    /// Whether another thread wants the owner to be called.
+    is_called: AtomicBool,
 }
 
 struct Target {
@@ -38,12 +41,30 @@ struct Target {
 impl Mailbox {
     /// Returns a mailbox without a connection, for at most about `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { target: OnceLock::new(), queue: SendQueue::new(bytes_max) }
+        Self {
+            target: OnceLock::new(),
+            queue: SendQueue::new(bytes_max),
+            is_called: AtomicBool::new(false),
+        }
     }
 
     /// Sets the connection. Only the first call counts.
     pub(crate) fn attach(&self, event_loop: Weak<dyn WakeConnection>, token: usize) {
         let _ = self.target.set(Target { event_loop, token });
+    }
+
+    /// Requests a call of the owner.
+    pub(crate) fn call_owner(&self) {
+        // Set first: the owner takes the bytes, which asks for the next notification, and then
+        // this.
+        self.is_called.store(true, Ordering::Release);
+        self.wake_if(self.queue.notify());
+    }
+
+    /// Returns whether the owner was requested to be called since the last time. The owner asks
+    /// after it has taken the bytes.
+    pub(crate) fn take_call(&self) -> bool {
+        self.is_called.load(Ordering::Acquire) && self.is_called.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn is_attached(&self) -> bool {
@@ -267,6 +288,12 @@ impl SendQueue {
         }
         queued.push(part);
         Ok(queued.notify())
+    }
+
+    /// Returns whether the loop must be notified, although nothing is queued.
+    fn notify(&self) -> bool {
+        let mut queued = self.queued.lock();
+        matches!(queued.state, State::Open) && queued.notify()
     }
 
     /// Ends the bytes behind those that are queued. Returns whether the loop must be notified. Only

@@ -49,12 +49,11 @@ impl Inflater {
         loop {
             grow(output, bytes_max)?;
             let (read, written) = (stream.total_in(), output.len());
-            let status = stream
-                .decompress_vec(input, output, FlushDecompress::None)
-                .map_err(|_| ProtocolError::DeflateInvalid)?;
+            let status = stream.decompress_vec(input, output, FlushDecompress::None);
             if output.len() > bytes_max {
                 return Err(ProtocolError::MessageTooLong);
             }
+            let status = status.map_err(|_| ProtocolError::DeflateInvalid)?;
             let read =
                 usize::try_from(stream.total_in().saturating_sub(read)).unwrap_or(usize::MAX);
             input = input.get(read..).unwrap_or_default();

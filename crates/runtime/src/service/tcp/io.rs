@@ -60,8 +60,7 @@ pub(crate) struct Asked {
     pub(crate) end: Option<End>,
     pub(crate) timeout: Option<Instant>,
     pub(crate) notify_drained: bool,
-    /// Whether another protocol takes over.
-    pub(crate) is_succeeded: bool,
+    pub(crate) resume: bool,
 }
 
 /// A number of bytes at the start of the input of the protocol.
@@ -75,6 +74,8 @@ pub(crate) enum End {
     Detach(Box<dyn FnOnce(BlockingStream) + Send>),
     /// Another protocol continues.
     Succeed(Box<dyn Protocol>),
+    /// The other protocol is in place.
+    Succeeded,
     /// The engine continues with HTTP.
     Http(Arc<Site>),
 }
@@ -131,6 +132,13 @@ impl Io<'_> {
     /// everything that was sent. Use it to send a lot of data piece by piece.
     pub fn notify_drained(&mut self) {
         self.asked_cold().notify_drained = true;
+    }
+
+    /// Requests another call of [`data`](super::Protocol::data) with the input that this call
+    /// leaves unused, once everything is sent. A protocol that stops in the middle of its input
+    /// uses it, so that a peer that reads slowly does not make it produce without end.
+    pub fn resume(&mut self) {
+        self.asked_cold().resume = true;
     }
 
     /// Returns a handle with which any thread can send to this connection while it is open.

@@ -164,6 +164,19 @@ pub trait Protocol: Send + 'static {
         io.close();
     }
 
+    /// Called when another thread has called [`Sender::notify`]. Calls that come faster than this
+    /// one are combined.
+    fn notified(&mut self, io: &mut Io<'_>) {
+        let _ = io;
+    }
+
+    /// Called once, when the server begins to shut down and no input is left unused. The default
+    /// closes the connection. A protocol that says goodbye does so here, and closes when the peer
+    /// has answered; the drain deadline of the server ends it in any case.
+    fn shutdown(&mut self, io: &mut Io<'_>) {
+        io.close();
+    }
+
     /// Called once and last, when the connection is closed or another protocol owns it.
     fn close(&mut self, reason: Closed) {
         let _ = reason;

@@ -105,6 +105,12 @@ impl Sender {
         Ok(())
     }
 
+    /// Requests a call of [`Protocol::notified`](super::Protocol::notified), for a protocol that
+    /// keeps what it has to send itself. Does nothing if the connection is closed or closing.
+    pub fn notify(&self) {
+        self.mailbox.call_owner();
+    }
+
     /// Closes the connection once everything is sent.
     pub fn close(&self) {
         self.mailbox.wake_if(self.mailbox.queue.end(End::Finished(None)));
