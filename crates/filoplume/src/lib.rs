@@ -28,8 +28,8 @@
 //!
 //! `json` and `form` are on by default; `full` enables every feature. The others are `etag`,
 //! `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`,
-//! `redis`, `jwt`, `compression`, `systemd`, `tls` and `tls-dev`. Each adds what its name says, and
-//! an app compiles only the features it enables.
+//! `redis`, `jwt`, `compression`, `systemd`, `tls`, `tls-dev`, `websocket` and `websocket-deflate`.
+//! Each adds what its name says, and an app compiles only the features it enables.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -42,7 +42,7 @@
 //   core                      errors, contexts, and the traits that the others implement
 //   key, routing              secrets for cookies; the routes and how requests match them
 //   extract                   the extractors, and the conversions that `?` uses
-//   response, template, session, sse, static_files
+//   response, template, session, sse, static_files, websocket
 //   health                    handlers for the checks of load balancers
 //   error_response            the one place that renders errors
 //   middleware                the built-in middleware
@@ -88,6 +88,8 @@ mod static_files;
 #[cfg(feature = "templates")]
 pub mod template;
 pub mod testing;
+#[cfg(feature = "websocket")]
+pub mod websocket;
 
 pub use filoplume_runtime::{
     BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, InvalidHeader, Limits,

@@ -108,6 +108,11 @@ impl Decoder {
         }
     }
 
+    /// Returns the decoder of a server.
+    pub const fn server(limits: Limits) -> Self {
+        Self::new(Role::Server, limits)
+    }
+
     /// Accepts compressed messages as it was negotiated.
     #[cfg(feature = "deflate")]
     #[must_use]

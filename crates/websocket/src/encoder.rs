@@ -50,6 +50,11 @@ impl Encoder {
         }
     }
 
+    /// Returns the encoder of a server.
+    pub fn server() -> Self {
+        Self::new(Role::Server)
+    }
+
     /// Masks every frame with the same key, if this is a client. For tests and measurements: the
     /// key of a real client must not be predictable.
     #[must_use]

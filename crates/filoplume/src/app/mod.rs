@@ -138,6 +138,19 @@ impl App {
         self
     }
 
+    /// Opens WebSockets. The handler has a
+    /// [`WebSocketUpgrade`](crate::websocket::WebSocketUpgrade) among its parameters and returns
+    /// it. This is the same as [`get`](Self::get), and says what the route is for.
+    #[cfg(feature = "websocket")]
+    #[track_caller]
+    pub fn websocket<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
+        self.get(pattern, handler)
+    }
+
     /// Adds the routes of a router below a prefix. [The router's middleware](Router::nest) applies
     /// to everything below the prefix.
     ///

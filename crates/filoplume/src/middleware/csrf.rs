@@ -17,6 +17,7 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::core::takes::Takes;
 use crate::extract::ContentRejection;
+use crate::semantics::origin::is_origin_of;
 use crate::session::{Session, random_token};
 
 /// The header in which scripts send the token.
@@ -144,21 +145,6 @@ impl Default for Csrf {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Returns whether an origin belongs to the host of the request. The scheme is not compared,
-/// because a proxy may have ended TLS. The origin `null` belongs to no host.
-fn is_origin_of(origin: &str, authority: &str) -> bool {
-    let Some((scheme, host)) = origin.split_once("://") else { return false };
-    let default_port = match scheme {
-        "http" => ":80",
-        "https" => ":443",
-        _ => return false,
-    };
-    let bare = |authority: &str| {
-        authority.strip_suffix(default_port).unwrap_or(authority).to_ascii_lowercase()
-    };
-    !host.is_empty() && bare(host) == bare(authority)
 }
 
 impl Middleware for Csrf {

@@ -1,0 +1,47 @@
+//! The bounds on a socket, with the reasons for their defaults.
+
+use std::time::Duration;
+
+use filoplume_websocket::Limits;
+#[cfg(feature = "websocket-deflate")]
+use filoplume_websocket::{DeflateConfig, DeflateOptions};
+
+/// Most bytes that may wait for a slow peer: the longest message with some room. A peer that reads
+/// more slowly than others write must not fill the memory.
+pub(super) const UNSENT_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Proxies and address translators forget connections that were silent for a minute.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// A phone may need some seconds to wake up.
+pub(super) const PONG_TIMEOUT: Duration = Duration::from_secs(20);
+/// The answer to a close frame takes a round trip, and whatever is on the way before it.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A message that has begun holds memory. The longest one arrives within this at 35 KiB a second.
+pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The bounds on one socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Config {
+    pub(super) limits: Limits,
+    pub(super) unsent_bytes_max: usize,
+    pub(super) ping_interval: Duration,
+    pub(super) pong_timeout: Duration,
+    pub(super) close_timeout: Duration,
+    pub(super) message_timeout: Duration,
+    #[cfg(feature = "websocket-deflate")]
+    pub(super) deflate: Option<(DeflateConfig, DeflateOptions)>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            unsent_bytes_max: UNSENT_BYTES_MAX,
+            ping_interval: PING_INTERVAL,
+            pong_timeout: PONG_TIMEOUT,
+            close_timeout: CLOSE_TIMEOUT,
+            message_timeout: MESSAGE_TIMEOUT,
+            #[cfg(feature = "websocket-deflate")]
+            deflate: Some((DeflateConfig::default(), DeflateOptions::default())),
+        }
+    }
+}

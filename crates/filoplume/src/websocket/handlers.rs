@@ -1,0 +1,80 @@
+//! The closures of a socket.
+
+use filoplume_websocket::CloseCode;
+
+use super::message::{FromMessage, MessageRef, SocketResult, Unacceptable};
+use super::socket::{CloseReason, Socket};
+use crate::core::error::Error;
+
+type OnOpen = Box<dyn FnOnce(&Socket) -> Option<Error> + Send>;
+type OnMessage = Box<dyn FnMut(&Socket, MessageRef<'_>) -> Result<(), Failure> + Send>;
+type OnClose = Box<dyn FnOnce(&Socket, &CloseReason) + Send>;
+
+/// The closures of a socket. They belong to it alone, so that they may change what they capture.
+#[derive(Default)]
+pub(super) struct Handlers {
+    open: Option<OnOpen>,
+    message: Option<OnMessage>,
+    close: Option<OnClose>,
+}
+
+/// Why a message was not handled.
+enum Failure {
+    Unacceptable(Unacceptable),
+    Failed(Error),
+}
+
+impl Handlers {
+    pub(super) fn on_open<R: SocketResult>(
+        &mut self,
+        open: impl FnOnce(&Socket) -> R + Send + 'static,
+    ) {
+        self.open = Some(Box::new(|socket| open(socket).into_error()));
+    }
+
+    pub(super) fn on_message<M: FromMessage, R: SocketResult>(
+        &mut self,
+        mut handle: impl FnMut(&Socket, M) -> R + Send + 'static,
+    ) {
+        self.message = Some(Box::new(move |socket, message| {
+            let message = M::from_message(message).map_err(Failure::Unacceptable)?;
+            match handle(socket, message).into_error() {
+                Some(error) => Err(Failure::Failed(error)),
+                None => Ok(()),
+            }
+        }));
+    }
+
+    pub(super) fn on_close(&mut self, close: impl FnOnce(&Socket, &CloseReason) + Send + 'static) {
+        self.close = Some(Box::new(close));
+    }
+
+    pub(super) fn open(&mut self, socket: &Socket) {
+        if let Some(error) = self.open.take().and_then(|open| open(socket)) {
+            fail(socket, &error);
+        }
+    }
+
+    pub(super) fn message(&mut self, socket: &Socket, message: MessageRef<'_>) {
+        let Some(handle) = &mut self.message else { return };
+        match handle(socket, message) {
+            Ok(()) => {}
+            Err(Failure::Unacceptable(unacceptable)) => {
+                socket.close(unacceptable.code, &unacceptable.reason);
+            }
+            Err(Failure::Failed(error)) => fail(socket, &error),
+        }
+    }
+
+    pub(super) fn close(&mut self, socket: &Socket, reason: &CloseReason) {
+        if let Some(close) = self.close.take() {
+            close(socket, reason);
+        }
+    }
+}
+
+/// A closure has failed. The peer is told that, and not why.
+fn fail(socket: &Socket, error: &Error) {
+    tracing::error!(socket = socket.id(), ?error, "a closure of a WebSocket has failed");
+    socket.close(CloseCode::INTERNAL_ERROR, "");
+}

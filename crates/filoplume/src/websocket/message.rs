@@ -1,0 +1,238 @@
+//! Messages, and the types that closures send and receive them as.
+
+use std::io::{self, ErrorKind};
+
+use bytes::Bytes;
+use filoplume_websocket::CloseCode;
+
+use super::socket::SendError;
+use crate::core::error::Error;
+#[cfg(feature = "json")]
+use crate::extract::Json;
+
+/// A message of a WebSocket.
+///
+/// ```
+/// use filoplume::websocket::Message;
+///
+/// let message = Message::from("hello");
+/// assert_eq!(message.as_text(), Some("hello"));
+/// assert_eq!(message.as_bytes(), b"hello");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// Text, which is UTF-8.
+    Text(String),
+    /// Any bytes.
+    Binary(Bytes),
+}
+
+impl Message {
+    /// Returns the text of a text message.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Binary(_) => None,
+        }
+    }
+
+    /// Returns the content.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Binary(bytes) => bytes,
+        }
+    }
+}
+
+impl<T: AsMessage> From<T> for Message {
+    fn from(message: T) -> Self {
+        message.as_message().to_owned()
+    }
+}
+
+/// A message that is borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageRef<'a> {
+    /// Text, which is UTF-8.
+    Text(&'a str),
+    /// Any bytes.
+    Binary(&'a [u8]),
+}
+
+impl MessageRef<'_> {
+    /// Copies the message.
+    pub fn to_owned(self) -> Message {
+        match self {
+            Self::Text(text) => Message::Text(text.to_owned()),
+            Self::Binary(bytes) => Message::Binary(Bytes::copy_from_slice(bytes)),
+        }
+    }
+
+    pub(super) const fn len(self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Binary(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// A type that can be sent as a message: strings as text, bytes as binary.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be sent as a message",
+    label = "neither text nor bytes",
+    note = "send text, bytes or a `Message`; send other types with `send_json`"
+)]
+pub trait AsMessage {
+    /// Returns the message.
+    fn as_message(&self) -> MessageRef<'_>;
+}
+
+macro_rules! as_message {
+    ($($type:ty: $variant:ident),*) => {
+        $(impl AsMessage for $type {
+            fn as_message(&self) -> MessageRef<'_> {
+                MessageRef::$variant(self)
+            }
+        })*
+    };
+}
+
+as_message!(str: Text, &str: Text, String: Text, &String: Text);
+as_message!([u8]: Binary, &[u8]: Binary, Vec<u8>: Binary, &Vec<u8>: Binary);
+as_message!(Bytes: Binary, &Bytes: Binary);
+
+impl<const N: usize> AsMessage for &[u8; N] {
+    fn as_message(&self) -> MessageRef<'_> {
+        MessageRef::Binary(*self)
+    }
+}
+
+/// Why a message does not have the type that a closure takes. The socket is closed with this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unacceptable {
+    /// The code of the close frame.
+    pub code: CloseCode,
+    /// The text of the close frame, at most 123 bytes.
+    pub reason: String,
+}
+
+/// A type that closures receive messages as.
+///
+/// It is implemented for [`Message`], `String` and `Vec<u8>`, and for `Json<T>`. A socket whose
+/// peer sends something else is closed: with 1003 if it is text instead of bytes or the reverse,
+/// and with 1007 if the text is not the expected JSON.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the message of a closure",
+    label = "not a type of messages",
+    note = "the second parameter is a `Message`, a `String`, a `Vec<u8>` or a `Json<T>`"
+)]
+pub trait FromMessage: Sized {
+    /// Converts a message.
+    ///
+    /// # Errors
+    ///
+    /// If the message has another type. The socket is closed then.
+    fn from_message(message: MessageRef<'_>) -> Result<Self, Unacceptable>;
+}
+
+impl FromMessage for Message {
+    fn from_message(message: MessageRef<'_>) -> Result<Self, Unacceptable> {
+        Ok(message.to_owned())
+    }
+}
+
+impl FromMessage for String {
+    fn from_message(message: MessageRef<'_>) -> Result<Self, Unacceptable> {
+        match message {
+            MessageRef::Text(text) => Ok(text.to_owned()),
+            MessageRef::Binary(_) => Err(unsupported("only text messages are accepted")),
+        }
+    }
+}
+
+impl FromMessage for Vec<u8> {
+    fn from_message(message: MessageRef<'_>) -> Result<Self, Unacceptable> {
+        match message {
+            MessageRef::Binary(bytes) => Ok(bytes.to_vec()),
+            MessageRef::Text(_) => Err(unsupported("only binary messages are accepted")),
+        }
+    }
+}
+
+#[cfg(feature = "json")]
+impl<T: serde::de::DeserializeOwned> FromMessage for Json<T> {
+    fn from_message(message: MessageRef<'_>) -> Result<Self, Unacceptable> {
+        let MessageRef::Text(text) = message else {
+            return Err(unsupported("only JSON as text is accepted"));
+        };
+        serde_json::from_str(text).map(Json).map_err(|error| {
+            tracing::debug!(%error, "a message is not the expected JSON");
+            Unacceptable {
+                code: CloseCode::INVALID_DATA,
+                reason: "the message is not the expected JSON".to_owned(),
+            }
+        })
+    }
+}
+
+fn unsupported(reason: &str) -> Unacceptable {
+    Unacceptable { code: CloseCode::UNSUPPORTED_DATA, reason: reason.to_owned() }
+}
+
+/// The result of a closure that handles an event of a socket: nothing, or a `Result` whose error
+/// closes the socket with 1011 and is logged. An error of sending to a socket that has closed is
+/// not logged.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a closure of a WebSocket",
+    label = "neither `()` nor a `Result<(), _>`",
+    note = "end the closure with `socket.send(..)` or with a semicolon; use \
+            `filoplume::Result<()>` for errors of other crates"
+)]
+pub trait SocketResult {
+    /// Returns the error, if there is one.
+    fn into_error(self) -> Option<Error>;
+}
+
+impl SocketResult for () {
+    fn into_error(self) -> Option<Error> {
+        None
+    }
+}
+
+/// For closures of [`WebSocketUpgrade::on_thread`](super::WebSocketUpgrade::on_thread): what a peer
+/// has caused is not logged as an error.
+impl SocketResult for io::Result<()> {
+    fn into_error(self) -> Option<Error> {
+        let error = self.err()?;
+        let is_caused_by_peer = matches!(
+            error.kind(),
+            ErrorKind::UnexpectedEof
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe
+                | ErrorKind::TimedOut
+                | ErrorKind::WouldBlock
+                | ErrorKind::NotConnected
+                | ErrorKind::InvalidData
+        );
+        (!is_caused_by_peer).then(|| Error::from(error))
+    }
+}
+
+impl SocketResult for Result<(), SendError> {
+    fn into_error(self) -> Option<Error> {
+        match self {
+            Ok(()) | Err(SendError::Closed) => None,
+            Err(error) => Some(Error::from(error)),
+        }
+    }
+}
+
+impl SocketResult for Result<(), Error> {
+    fn into_error(self) -> Option<Error> {
+        let error = self.err()?;
+        let is_closed = matches!(error.downcast_ref::<SendError>(), Some(SendError::Closed));
+        (!is_closed).then_some(error)
+    }
+}

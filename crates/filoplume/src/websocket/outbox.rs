@@ -1,0 +1,265 @@
+//! What a socket has to send, shared by all threads that send to it.
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock, Weak};
+
+use filoplume_runtime::tcp;
+use filoplume_websocket::{CloseCode, CloseFrame, Encoder};
+use parking_lot::Mutex;
+
+use super::message::MessageRef;
+use super::room::RoomInner;
+use super::socket::SendError;
+
+/// A buffer that grew beyond this is not kept by its thread.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+thread_local! {
+    /// The buffer for what a closure sends. Sockets that wait have none.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A socket as the threads that send to it see it.
+pub(super) struct Outbox {
+    pub(super) id: u64,
+    pub(super) subprotocol: Option<Box<str>>,
+    /// The form of messages that are encoded once for several sockets.
+    pub(super) form: Form,
+    unsent_bytes_max: usize,
+    /// Wakes the connection. Set when it opens.
+    waker: OnceLock<tcp::Sender>,
+    queue: Mutex<Queue>,
+}
+
+/// How a message that was encoded for all sockets of a form looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    /// As it is. Sockets whose compression has a context accept this too.
+    Plain,
+    /// Compressed on its own, with this window.
+    #[cfg(feature = "websocket-deflate")]
+    Deflated(filoplume_websocket::DeflateParams, u32, usize),
+}
+
+struct Queue {
+    /// Frames in the order in which they are sent. Encoding and appending are one step, because
+    /// compressed messages may refer to earlier ones.
+    frames: Vec<u8>,
+    encoder: Encoder,
+    stage: Stage,
+    turn: Turn,
+    rooms: Vec<Weak<RoomInner>>,
+}
+
+/// How far the closing handshake is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Open,
+    /// A close frame was queued: nothing may follow it.
+    Closing,
+    Closed,
+}
+
+/// Who sends the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Nobody yet: the next one to append wakes the connection.
+    Waiting,
+    /// The connection was woken.
+    Woken,
+    /// The protocol runs, and sends the frames when it returns.
+    Running,
+}
+
+impl Turn {
+    /// Whether whoever appends now has to wake the connection.
+    fn must_wake(&mut self) -> bool {
+        let must_wake = *self == Self::Waiting;
+        if must_wake {
+            *self = Self::Woken;
+        }
+        must_wake
+    }
+}
+
+impl Outbox {
+    pub(super) fn new(
+        id: u64,
+        subprotocol: Option<Box<str>>,
+        form: Form,
+        encoder: Encoder,
+        unsent_bytes_max: usize,
+    ) -> Self {
+        let queue = Queue {
+            frames: Vec::new(),
+            encoder,
+            stage: Stage::Open,
+            turn: Turn::Running,
+            rooms: Vec::new(),
+        };
+        let (waker, queue) = (OnceLock::new(), Mutex::new(queue));
+        Self { id, subprotocol, form, unsent_bytes_max, waker, queue }
+    }
+
+    /// Appends what the closure writes, if the socket is open and has room for `bytes` more.
+    fn append(
+        &self,
+        bytes: usize,
+        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+    ) -> Result<(), SendError> {
+        let mut queue = self.queue.lock();
+        if queue.stage != Stage::Open {
+            return Err(SendError::Closed);
+        }
+        // A message that is longer than the bound is accepted if nothing else waits. Otherwise it
+        // could never be sent.
+        let unsent = queue.frames.len();
+        if unsent > 0 && unsent.saturating_add(bytes) > self.unsent_bytes_max {
+            return Err(SendError::Full);
+        }
+        let Queue { frames, encoder, .. } = &mut *queue;
+        write(encoder, frames);
+        let must_wake = queue.turn.must_wake();
+        drop(queue);
+        if must_wake {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    pub(super) fn send(&self, message: MessageRef<'_>) -> Result<(), SendError> {
+        self.append(message.len(), |encoder, frames| match message {
+            MessageRef::Text(text) => encoder.text(text, frames),
+            MessageRef::Binary(content) => encoder.binary(content, frames),
+        })
+    }
+
+    /// Appends a frame that was encoded for all sockets of this form.
+    pub(super) fn send_frame(&self, frame: &[u8]) -> Result<(), SendError> {
+        self.append(frame.len(), |_, frames| frames.extend_from_slice(frame))
+    }
+
+    pub(super) fn ping(&self, content: &[u8]) -> Result<(), SendError> {
+        self.append(content.len(), |encoder, frames| {
+            let content = content.get(..filoplume_websocket::CONTROL_BYTES_MAX).unwrap_or(content);
+            let sent = encoder.ping(content, frames);
+            debug_assert!(sent.is_ok(), "the content was cut");
+        })
+    }
+
+    pub(super) fn pong(&self, content: &[u8]) {
+        // A peer that pings and does not read gets no more than the bound.
+        let _ = self.append(content.len(), |encoder, frames| {
+            let sent = encoder.pong(content, frames);
+            debug_assert!(sent.is_ok(), "a ping is as short as a pong");
+        });
+    }
+
+    /// Queues a close frame, also if too much waits already. Returns whether the socket was open.
+    pub(super) fn close(&self, code: CloseCode, reason: &str) -> bool {
+        self.close_after(code, reason, |_| {})
+    }
+
+    /// Like [`close`](Self::close), without what still waits for the peer.
+    pub(super) fn disconnect(&self, code: CloseCode, reason: &str) -> bool {
+        self.close_after(code, reason, Vec::clear)
+    }
+
+    fn close_after(
+        &self,
+        code: CloseCode,
+        reason: &str,
+        before: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.stage != Stage::Open {
+            return false;
+        }
+        let Queue { frames, encoder, .. } = &mut *queue;
+        before(frames);
+        encoder.close(Some(CloseFrame { code, reason }), frames);
+        queue.stage = Stage::Closing;
+        let must_wake = queue.turn.must_wake();
+        drop(queue);
+        if must_wake {
+            self.wake();
+        }
+        true
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.queue.lock().stage
+    }
+
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.queue.lock().frames.len()
+    }
+
+    pub(super) fn opened(&self, waker: tcp::Sender) {
+        let _ = self.waker.set(waker);
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.notify();
+        }
+    }
+
+    /// Begins a call of the protocol: what is appended is sent at its end.
+    pub(super) fn begin(&self) {
+        let mut queue = self.queue.lock();
+        queue.turn = Turn::Running;
+        if queue.frames.capacity() == 0 {
+            queue.frames = BUFFER.take();
+        }
+    }
+
+    /// Ends a call of the protocol: passes the frames to the closure. Returns the stage.
+    pub(super) fn end(&self, send: impl FnOnce(&[u8])) -> Stage {
+        let (mut frames, stage) = {
+            let mut queue = self.queue.lock();
+            queue.turn = Turn::Waiting;
+            (std::mem::take(&mut queue.frames), queue.stage)
+        };
+        if !frames.is_empty() {
+            send(&frames);
+        }
+        if frames.capacity() <= KEPT_BYTES_MAX {
+            frames.clear();
+            BUFFER.set(frames);
+        }
+        stage
+    }
+
+    /// Records that the socket is in a room. Returns `false` if it has closed.
+    pub(super) fn joined(&self, room: &Arc<RoomInner>) -> bool {
+        let mut queue = self.queue.lock();
+        let is_open = queue.stage != Stage::Closed;
+        if is_open {
+            // Rooms that it has left are forgotten here, so that joining and leaving again and
+            // again does not fill the memory.
+            let this = Arc::downgrade(room);
+            queue.rooms.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&this));
+            queue.rooms.push(this);
+        }
+        is_open
+    }
+
+    pub(super) fn left(&self, room: &Arc<RoomInner>) {
+        let this = Arc::downgrade(room);
+        self.queue.lock().rooms.retain(|other| !other.ptr_eq(&this));
+    }
+
+    /// Refuses messages from now on, and leaves all rooms.
+    pub(super) fn closed(&self) {
+        let rooms = {
+            let mut queue = self.queue.lock();
+            queue.stage = Stage::Closed;
+            queue.frames = Vec::new();
+            std::mem::take(&mut queue.rooms)
+        };
+        for room in rooms.iter().filter_map(Weak::upgrade) {
+            room.remove(self.id);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A socket on the event loop.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::tcp::{Closed, Io, Protocol};
+use filoplume_websocket::{CloseCode, CloseFrame, Decoder, Event};
+
+use super::config::Config;
+use super::handlers::Handlers;
+use super::message::MessageRef;
+use super::outbox::Stage;
+use super::socket::{CloseReason, Socket};
+
+/// A call ends when its output is this long, so that a peer that sends much and reads nothing does
+/// not fill the memory: the next call comes when the output is sent.
+const CALL_OUTPUT_MAX: usize = 64 * 1024;
+/// A call ends when it has taken this long, so that the answers to its messages do not wait for the
+/// messages behind them.
+const CALL_DURATION_MAX: Duration = Duration::from_millis(1);
+/// A thread's copy of the input is not kept if it grew beyond this.
+const INPUT_BYTES_KEPT: usize = 128 * 1024;
+
+thread_local! {
+    /// The input, which is unmasked in place. Sockets that wait have none.
+    static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A socket on the event loop.
+pub(super) struct SocketProtocol {
+    socket: Socket,
+    decoder: Decoder,
+    handlers: Handlers,
+    config: Config,
+    health: Health,
+    /// When the message that is not complete began.
+    message_since: Option<Instant>,
+    is_closing: bool,
+    reason: Option<CloseReason>,
+}
+
+/// What is known about the peer since the last deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Silent,
+    Heard,
+    /// A ping was sent, and nothing has arrived since.
+    Pinged,
+}
+
+/// Whether the messages behind an event are read in the same call.
+enum After {
+    Continue,
+    Stop,
+}
+
+impl SocketProtocol {
+    pub(super) const fn new(
+        socket: Socket,
+        decoder: Decoder,
+        handlers: Handlers,
+        config: Config,
+    ) -> Self {
+        Self {
+            socket,
+            decoder,
+            handlers,
+            config,
+            health: Health::Heard,
+            message_since: None,
+            is_closing: false,
+            reason: None,
+        }
+    }
+
+    /// Runs a part of a call. What is sent meanwhile goes out at its end.
+    fn call<T>(&mut self, io: &mut Io<'_>, work: impl FnOnce(&mut Self, &mut Io<'_>) -> T) -> T {
+        self.socket.outbox.begin();
+        let result = work(self, io);
+        let stage = self.socket.outbox.end(|frames| io.send(frames));
+        if stage == Stage::Closing && !self.is_closing {
+            self.is_closing = true;
+            io.set_timeout(self.config.close_timeout);
+        }
+        result
+    }
+
+    /// Reads messages until the input is used up or the call has to end.
+    fn read(&mut self, input: &mut [u8], io: &mut Io<'_>) -> usize {
+        let started = Instant::now();
+        let mut used = 0;
+        while let Some(rest) = input.get_mut(used..).filter(|rest| !rest.is_empty()) {
+            let (count, event) = match self.decoder.receive(rest) {
+                Ok((count, Some(event))) => (count, event),
+                Ok((count, None)) => return used + count,
+                Err(error) => {
+                    self.fail(error.close_code(), &error.to_string(), io);
+                    return input.len();
+                }
+            };
+            used += count;
+            let after = match event {
+                Event::Text(text) => {
+                    message(&self.socket, &mut self.handlers, MessageRef::Text(text))
+                }
+                Event::Binary(content) => {
+                    message(&self.socket, &mut self.handlers, MessageRef::Binary(content))
+                }
+                Event::Ping(content) => {
+                    self.socket.outbox.pong(content);
+                    After::Continue
+                }
+                Event::Pong(_) => continue,
+                Event::Close(frame) => {
+                    let reason = reason_of(frame);
+                    self.answer_close(reason, io);
+                    After::Stop
+                }
+            };
+            self.health = Health::Heard;
+            if matches!(after, After::Stop) {
+                return input.len();
+            }
+            let is_long = self.socket.unsent_bytes() >= CALL_OUTPUT_MAX
+                || started.elapsed() >= CALL_DURATION_MAX;
+            if is_long && used < input.len() {
+                io.resume();
+                return used;
+            }
+        }
+        used
+    }
+
+    /// The peer closes, or confirms that this side closes.
+    fn answer_close(&mut self, reason: CloseReason, io: &mut Io<'_>) {
+        let code = if reason.code.is_sendable() { reason.code } else { CloseCode::NORMAL };
+        self.socket.outbox.close(code, "");
+        self.reason = Some(reason);
+        self.is_closing = true;
+        io.close();
+    }
+
+    /// The peer broke a rule: it is told, and the connection ends without waiting for it.
+    fn fail(&mut self, code: CloseCode, reason: &str, io: &mut Io<'_>) {
+        tracing::debug!(%code, reason, "a WebSocket is closed");
+        self.socket.outbox.close(code, reason);
+        self.reason = Some(CloseReason { code, reason: reason.to_owned() });
+        self.is_closing = true;
+        io.close();
+    }
+
+    fn check_health(&mut self, io: &mut Io<'_>) {
+        let timeout = self.config.message_timeout;
+        if self.message_since.is_some_and(|since| since.elapsed() >= timeout) {
+            return self.fail(CloseCode::POLICY_VIOLATION, "a message arrives too slowly", io);
+        }
+        match self.health {
+            Health::Heard => {
+                self.health = Health::Silent;
+                io.set_timeout(self.config.ping_interval);
+            }
+            Health::Silent => {
+                self.health = Health::Pinged;
+                // Without room for it there is output that the peer does not read.
+                let _ = self.socket.ping(b"");
+                io.set_timeout(self.config.pong_timeout);
+            }
+            Health::Pinged => {
+                self.fail(CloseCode::ABNORMAL, "the peer does not answer pings", io);
+            }
+        }
+    }
+}
+
+/// Passes a message to the program, unless the socket is closing.
+fn message(socket: &Socket, handlers: &mut Handlers, message: MessageRef<'_>) -> After {
+    if socket.is_open() {
+        handlers.message(socket, message);
+    }
+    After::Continue
+}
+
+fn reason_of(frame: Option<CloseFrame<'_>>) -> CloseReason {
+    match frame {
+        Some(frame) => CloseReason { code: frame.code, reason: frame.reason.to_owned() },
+        None => CloseReason { code: CloseCode::NONE, reason: String::new() },
+    }
+}
+
+impl Protocol for SocketProtocol {
+    fn open(&mut self, io: &mut Io<'_>) {
+        self.socket.outbox.opened(io.sender());
+        io.set_timeout(self.config.ping_interval);
+        self.call(io, |this, _| this.handlers.open(&this.socket));
+    }
+
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        if self.health == Health::Pinged {
+            self.health = Health::Silent;
+            if !self.is_closing {
+                io.set_timeout(self.config.ping_interval);
+            }
+        }
+        let mut input = INPUT.take();
+        input.clear();
+        input.extend_from_slice(bytes);
+        let used = self.call(io, |this, io| this.read(&mut input, io));
+        if input.capacity() <= INPUT_BYTES_KEPT {
+            INPUT.set(input);
+        }
+        self.message_since = if self.decoder.is_within_message() {
+            self.health = Health::Heard;
+            Some(self.message_since.unwrap_or_else(Instant::now))
+        } else {
+            self.decoder.release();
+            None
+        };
+        used
+    }
+
+    fn notified(&mut self, io: &mut Io<'_>) {
+        self.call(io, |_, _| {});
+    }
+
+    fn deadline(&mut self, io: &mut Io<'_>) {
+        if self.is_closing {
+            // The peer did not answer the close frame.
+            return io.close();
+        }
+        self.call(io, |this, io| this.check_health(io));
+    }
+
+    fn shutdown(&mut self, io: &mut Io<'_>) {
+        self.call(io, |this, _| {
+            this.socket.close(CloseCode::GOING_AWAY, "the server shuts down");
+        });
+    }
+
+    fn close(&mut self, closed: Closed) {
+        self.socket.outbox.closed();
+        let reason = self.reason.take().unwrap_or_else(|| CloseReason {
+            code: CloseCode::ABNORMAL,
+            reason: format!("the connection ended: {closed:?}"),
+        });
+        self.handlers.close(&self.socket, &reason);
+    }
+}

@@ -1,0 +1,303 @@
+//! Rooms: sockets that receive the same messages.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use filoplume_websocket::{CloseCode, Encoder};
+use parking_lot::Mutex;
+
+use super::message::{AsMessage, MessageRef};
+use super::outbox::{Form, Outbox};
+use super::socket::{SendError, Socket};
+
+/// A set of sockets that receive the same messages. Clones refer to the same room.
+///
+/// A message is encoded once, and all members receive the messages of a room in the same order. A
+/// member leaves when its socket closes. A member that reads too slowly is disconnected, unless the
+/// room [skips](Self::skip_slow) it.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::websocket::{Room, Socket, WebSocketUpgrade};
+///
+/// let room = Room::new();
+/// let everybody = room.clone();
+/// let app = App::new().websocket("/chat", move |upgrade: WebSocketUpgrade| {
+///     let (joined, everybody) = (everybody.clone(), everybody.clone());
+///     upgrade.on_open(move |socket: &Socket| joined.join(socket)).on_message(
+///         move |_: &Socket, text: String| {
+///             everybody.broadcast(text);
+///         },
+///     )
+/// });
+/// # app.test();
+/// assert_eq!(room.len(), 0);
+/// ```
+#[derive(Clone)]
+pub struct Room {
+    inner: Arc<RoomInner>,
+}
+
+pub(super) struct RoomInner {
+    slow: SlowMembers,
+    members: Mutex<HashMap<u64, Arc<Outbox>>>,
+    /// The rooms that this one belongs to, and its name there.
+    home: Option<(Weak<RoomsInner>, Box<str>)>,
+}
+
+/// What happens to members that read more slowly than others write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SlowMembers {
+    /// They are closed with 1008, and can connect again. Nobody misses a message without noticing.
+    #[default]
+    Disconnect,
+    /// They miss messages.
+    Skip,
+}
+
+/// How many members a message was sent to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Broadcast {
+    /// Members that the message was queued for.
+    pub sent: usize,
+    /// Members that read too slowly, and were disconnected or skipped.
+    pub slow: usize,
+}
+
+impl Room {
+    /// Returns an empty room that disconnects slow members.
+    pub fn new() -> Self {
+        Self::with(SlowMembers::default(), None)
+    }
+
+    /// Returns an empty room whose slow members miss messages. For messages that replace each
+    /// other, such as prices or positions.
+    pub fn skip_slow() -> Self {
+        Self::with(SlowMembers::Skip, None)
+    }
+
+    fn with(slow: SlowMembers, home: Option<(Weak<RoomsInner>, Box<str>)>) -> Self {
+        Self { inner: Arc::new(RoomInner { slow, members: Mutex::default(), home }) }
+    }
+
+    /// Adds a socket. It leaves when it closes.
+    pub fn join(&self, socket: &Socket) {
+        let outbox = &socket.outbox;
+        self.inner.members.lock().insert(outbox.id, Arc::clone(outbox));
+        if !outbox.joined(&self.inner) {
+            self.inner.remove(outbox.id);
+        }
+    }
+
+    /// Removes a socket.
+    pub fn leave(&self, socket: &Socket) {
+        self.inner.remove(socket.id());
+        socket.outbox.left(&self.inner);
+    }
+
+    /// Sends a message to all members.
+    #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
+    pub fn broadcast(&self, message: impl AsMessage) -> Broadcast {
+        self.inner.broadcast(message.as_message(), None)
+    }
+
+    /// Sends a message to all members but one.
+    #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
+    pub fn broadcast_except(&self, except: &Socket, message: impl AsMessage) -> Broadcast {
+        self.inner.broadcast(message.as_message(), Some(except.id()))
+    }
+
+    /// Sends a value as JSON to all members.
+    ///
+    /// # Errors
+    ///
+    /// If the value cannot be serialized.
+    #[cfg(feature = "json")]
+    pub fn broadcast_json<T: serde::Serialize + ?Sized>(
+        &self,
+        value: &T,
+    ) -> crate::Result<Broadcast> {
+        Ok(self.broadcast(serde_json::to_string(value)?))
+    }
+
+    /// Returns the number of members.
+    pub fn len(&self) -> usize {
+        self.inner.members.lock().len()
+    }
+
+    /// Returns whether nobody is in the room.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("members", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl RoomInner {
+    /// The members stay locked, so that they all see the same order. Sending runs no code of the
+    /// program and never waits for a peer.
+    fn broadcast(&self, message: MessageRef<'_>, except: Option<u64>) -> Broadcast {
+        let members = self.members.lock();
+        let mut frames: Vec<(Form, Vec<u8>)> = Vec::new();
+        let mut result = Broadcast::default();
+        for outbox in members.values().filter(|outbox| Some(outbox.id) != except) {
+            let form = outbox.form;
+            let at = frames.iter().position(|(known, _)| *known == form).unwrap_or_else(|| {
+                frames.push((form, form.encode(message)));
+                frames.len() - 1
+            });
+            match outbox.send_frame(&frames[at].1) {
+                Ok(()) => result.sent += 1,
+                Err(SendError::Full) => {
+                    result.slow += 1;
+                    if self.slow == SlowMembers::Disconnect {
+                        outbox.disconnect(
+                            CloseCode::POLICY_VIOLATION,
+                            "this client reads too slowly",
+                        );
+                    }
+                }
+                Err(SendError::Closed) => {}
+            }
+        }
+        result
+    }
+
+    pub(super) fn remove(&self, id: u64) {
+        let Some((home, name)) = &self.home else {
+            self.members.lock().remove(&id);
+            return;
+        };
+        let home = home.upgrade();
+        // Named rooms are removed with their last member. The lock on all of them comes first, as
+        // it does when a socket joins.
+        let mut rooms = home.as_ref().map(|home| home.rooms.lock());
+        let mut members = self.members.lock();
+        members.remove(&id);
+        let is_this = |room: &Room| std::ptr::eq(&*room.inner, self);
+        if let (true, Some(rooms)) = (members.is_empty(), &mut rooms) {
+            drop(members);
+            if rooms.get(&**name).is_some_and(is_this) {
+                rooms.remove(&**name);
+            }
+        }
+    }
+}
+
+impl Form {
+    fn encode(self, message: MessageRef<'_>) -> Vec<u8> {
+        let mut encoder = Encoder::server();
+        #[cfg(feature = "websocket-deflate")]
+        if let Self::Deflated(params, level, bytes_min) = self {
+            let options = filoplume_websocket::DeflateOptions { level, bytes_min };
+            encoder = encoder.with_deflate(&params, options);
+        }
+        let mut frame = Vec::new();
+        match message {
+            MessageRef::Text(text) => encoder.text(text, &mut frame),
+            MessageRef::Binary(content) => encoder.binary(content, &mut frame),
+        }
+        frame
+    }
+}
+
+/// Rooms with names. A room exists while it has members. Clones refer to the same rooms.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::websocket::{Rooms, Socket, WebSocketUpgrade};
+///
+/// let app = App::new().state(Rooms::new()).websocket(
+///     "/chat/{room}",
+///     |Path(name): Path<String>, State(rooms): State<Rooms>, upgrade: WebSocketUpgrade| {
+///         let (joined, sent_to) = ((rooms.clone(), name.clone()), (rooms, name));
+///         upgrade
+///             .on_open(move |socket: &Socket| joined.0.join(&joined.1, socket))
+///             .on_message(move |_: &Socket, text: String| {
+///                 sent_to.0.broadcast(&sent_to.1, text);
+///             })
+///     },
+/// );
+/// # app.test();
+/// ```
+#[derive(Clone, Default)]
+pub struct Rooms {
+    inner: Arc<RoomsInner>,
+}
+
+#[derive(Default)]
+struct RoomsInner {
+    slow: SlowMembers,
+    rooms: Mutex<HashMap<Box<str>, Room>>,
+}
+
+impl Rooms {
+    /// Returns rooms that disconnect slow members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns rooms whose slow members miss messages.
+    pub fn skip_slow() -> Self {
+        Self { inner: Arc::new(RoomsInner { slow: SlowMembers::Skip, rooms: Mutex::default() }) }
+    }
+
+    /// Adds a socket to a room. It leaves when it closes.
+    pub fn join(&self, name: &str, socket: &Socket) {
+        let mut rooms = self.inner.rooms.lock();
+        let room = rooms.entry(name.into()).or_insert_with(|| {
+            let home = (Arc::downgrade(&self.inner), name.into());
+            Room::with(self.inner.slow, Some(home))
+        });
+        let room = room.clone();
+        room.inner.members.lock().insert(socket.id(), Arc::clone(&socket.outbox));
+        drop(rooms);
+        if !socket.outbox.joined(&room.inner) {
+            room.inner.remove(socket.id());
+        }
+    }
+
+    /// Removes a socket from a room.
+    pub fn leave(&self, name: &str, socket: &Socket) {
+        if let Some(room) = self.get(name) {
+            room.leave(socket);
+        }
+    }
+
+    /// Sends a message to all members of a room.
+    pub fn broadcast(&self, name: &str, message: impl AsMessage) -> Broadcast {
+        self.get(name).map(|room| room.broadcast(message)).unwrap_or_default()
+    }
+
+    /// Returns a room, if it has members.
+    pub fn get(&self, name: &str) -> Option<Room> {
+        self.inner.rooms.lock().get(name).cloned()
+    }
+
+    /// Returns the number of members of a room.
+    pub fn len_of(&self, name: &str) -> usize {
+        self.get(name).map_or(0, |room| room.len())
+    }
+
+    /// Returns the names of all rooms with members, in no order.
+    pub fn names(&self) -> Vec<String> {
+        self.inner.rooms.lock().keys().map(|name| name.to_string()).collect()
+    }
+}
+
+impl fmt::Debug for Rooms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rooms").field("rooms", &self.inner.rooms.lock().len()).finish()
+    }
+}

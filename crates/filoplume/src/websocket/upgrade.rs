@@ -1,0 +1,376 @@
+//! The request that becomes a WebSocket.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use filoplume_runtime::{Request, Response};
+use filoplume_websocket::{Decoder, Encoder, HandshakeError, HandshakeRequest, Limits, VERSION};
+#[cfg(feature = "websocket-deflate")]
+use filoplume_websocket::{DeflateConfig, DeflateOptions};
+
+use super::blocking::{self, BlockingSocket};
+use super::config::Config;
+use super::handlers::Handlers;
+use super::message::{FromMessage, SocketResult};
+use super::outbox::{Form, Outbox};
+use super::protocol::SocketProtocol;
+use super::socket::{CloseReason, Socket};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::extract::FromRequest;
+use crate::core::response::IntoResponse;
+use crate::semantics::origin::is_origin_of;
+
+/// A request to open a WebSocket, and the settings and closures of the socket.
+///
+/// As a parameter it accepts the handshake and rejects every other request: with `426` if it does
+/// not ask for a WebSocket of version 13, and with `400` if it is malformed. As a result it opens
+/// the socket. The other parameters of the handler decide beforehand, such as a session.
+///
+/// The closures belong to one socket and may change what they capture. They may block: the
+/// messages of a socket are handled one after the other, and no other socket waits for them. A
+/// silent socket needs no thread.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::websocket::{CloseReason, Socket, WebSocketUpgrade};
+///
+/// let app = App::new().websocket(
+///     "/count/{word}",
+///     |Path(word): Path<String>, upgrade: WebSocketUpgrade| {
+///         let mut count = 0;
+///         upgrade
+///             .on_open(|socket: &Socket| socket.send("send me texts"))
+///             .on_message(move |socket: &Socket, text: String| {
+///                 count += text.matches(&word).count();
+///                 socket.send(format!("{word} came {count} times"))
+///             })
+///             .on_close(|socket: &Socket, reason: &CloseReason| {
+///                 println!("{} has left: {}", socket.id(), reason.code);
+///             })
+///     },
+/// );
+/// app.test().get("/count/a").send().assert_status(426);
+/// ```
+///
+/// # Pages of other sites
+///
+/// A browser opens a WebSocket to any server, and sends the cookies of that server along. The
+/// handshake is therefore refused with `403` if its `Origin` names another host than the request.
+/// Use [`allow_origins`](Self::allow_origins) to accept others. Clients that are not browsers send
+/// no `Origin` and are accepted.
+#[must_use = "return it from the handler"]
+pub struct WebSocketUpgrade {
+    handshake: HandshakeRequest,
+    origin: Origin,
+    subprotocols: Vec<String>,
+    config: Config,
+    handlers: Handlers,
+}
+
+/// The origin of the page that asks, compared to the host of the request.
+enum Origin {
+    Accepted,
+    Foreign(String),
+}
+
+impl FromRequest for WebSocketUpgrade {
+    type Rejection = Error;
+
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+        let handshake =
+            HandshakeRequest::parse(request.method().as_str(), request.headers().iter())
+                .map_err(refuse)?;
+        Ok(Self {
+            handshake,
+            origin: Origin::of(request),
+            subprotocols: Vec::new(),
+            config: Config::default(),
+            handlers: Handlers::default(),
+        })
+    }
+}
+
+impl Origin {
+    fn of(request: &Request) -> Self {
+        let mut origins = request.headers().get_all("origin");
+        let Some(origin) = origins.next() else { return Self::Accepted };
+        let origin = String::from_utf8_lossy(origin).into_owned();
+        let host = request.authority().unwrap_or_default();
+        if origins.next().is_none() && is_origin_of(&origin, host) {
+            return Self::Accepted;
+        }
+        Self::Foreign(origin)
+    }
+}
+
+/// The response to a request that is not a handshake.
+fn refuse(error: HandshakeError) -> Error {
+    let status = error.status();
+    let refusal = match error {
+        HandshakeError::UpgradeMissing | HandshakeError::MethodInvalid => Error::new(
+            status,
+            "this address is a WebSocket: connect with `new WebSocket(..)` or another client for \
+             WebSockets",
+        ),
+        error => Error::new(status, format!("the WebSocket handshake is refused: {error}")),
+    };
+    let refusal = refusal.with_source(error);
+    match status {
+        426 => refusal
+            .with_known_header("upgrade", "websocket")
+            .with_known_header("sec-websocket-version", VERSION),
+        405 => refusal.with_known_header("allow", "GET"),
+        _ => refusal,
+    }
+}
+
+impl WebSocketUpgrade {
+    /// Calls a closure when the socket opens.
+    pub fn on_open<R: SocketResult>(
+        mut self,
+        open: impl FnOnce(&Socket) -> R + Send + 'static,
+    ) -> Self {
+        self.handlers.on_open(open);
+        self
+    }
+
+    /// Calls a closure for each message. Its second parameter is a [`FromMessage`], such as
+    /// `String`, `Vec<u8>`, [`Message`](super::Message) or `Json<T>`.
+    ///
+    /// A socket is closed with 1003 or 1007 if a message has another type, and with 1011 if the
+    /// closure returns an error.
+    pub fn on_message<M: FromMessage, R: SocketResult>(
+        mut self,
+        handle: impl FnMut(&Socket, M) -> R + Send + 'static,
+    ) -> Self {
+        self.handlers.on_message(handle);
+        self
+    }
+
+    /// Calls a closure once, when the socket has closed.
+    pub fn on_close(mut self, close: impl FnOnce(&Socket, &CloseReason) + Send + 'static) -> Self {
+        self.handlers.on_close(close);
+        self
+    }
+
+    /// Gives the socket to a closure on a thread of the pool, in place of the other closures. The
+    /// thread waits for the peer all the time, so this is for few sockets. They count among the
+    /// threads that may wait for peers: beyond that bound a socket is closed at once. A shutdown
+    /// does not tell them; it waits for them until its deadline.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::websocket::{BlockingSocket, Message, WebSocketUpgrade};
+    /// use std::io;
+    ///
+    /// fn sum(socket: &mut BlockingSocket) -> io::Result<()> {
+    ///     let mut sum = 0;
+    ///     while let Some(message) = socket.receive()? {
+    ///         sum += message.as_text().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
+    ///         socket.send(sum.to_string())?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let app = App::new().websocket("/sum", |upgrade: WebSocketUpgrade| upgrade.on_thread(sum));
+    /// # app.test();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the origin is refused, as the response.
+    pub fn on_thread<R: SocketResult>(
+        self,
+        handler: impl FnOnce(&mut BlockingSocket) -> R + Send + 'static,
+    ) -> Result<Response> {
+        self.accept(|negotiated| {
+            Response::upgrade(move |stream| blocking::run(negotiated, stream, handler))
+        })
+    }
+
+    /// Accepts pages of these origins too, such as `https://app.example.org`.
+    pub fn allow_origins<O: AsRef<str>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
+        let Origin::Foreign(origin) = &self.origin else { return self };
+        let is_allowed =
+            |allowed: O| allowed.as_ref().trim_end_matches('/').eq_ignore_ascii_case(origin);
+        if origins.into_iter().any(is_allowed) {
+            self.origin = Origin::Accepted;
+        }
+        self
+    }
+
+    /// Accepts pages of all sites. Only for sockets that do not depend on cookies or on the
+    /// client's address.
+    pub fn allow_any_origin(mut self) -> Self {
+        self.origin = Origin::Accepted;
+        self
+    }
+
+    /// Sets the subprotocols, the preferred one first. The first that the client offers is chosen:
+    /// see [`Socket::subprotocol`]. If it offers none of them, the socket opens without.
+    pub fn subprotocols<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.subprotocols = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the longest message that is accepted, after inflating. Default: 1 MiB. A longer one
+    /// closes the socket with 1009.
+    pub fn message_bytes_max(mut self, bytes: usize) -> Self {
+        self.config.limits.message_bytes_max = bytes;
+        self.config.limits.frame_bytes_max = bytes;
+        self
+    }
+
+    /// Sets all limits of the codec. Default: those of [`Limits`].
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.config.limits = limits;
+        self
+    }
+
+    /// Sets how many bytes may wait for the peer before [`Socket::send`] fails. Default: 2 MiB. As
+    /// much may be under way in addition.
+    pub fn unsent_bytes_max(mut self, bytes: usize) -> Self {
+        self.config.unsent_bytes_max = bytes;
+        self
+    }
+
+    /// Sets after which silence a ping is sent. `None` sends none, and a peer that has vanished is
+    /// noticed only when something is sent to it. Default: 30 seconds.
+    pub fn ping_interval(mut self, interval: Option<Duration>) -> Self {
+        self.config.ping_interval = interval.unwrap_or(Duration::MAX);
+        self
+    }
+
+    /// Sets how long the peer may take to answer a ping. Default: 20 seconds.
+    pub fn pong_timeout(mut self, timeout: Duration) -> Self {
+        self.config.pong_timeout = timeout;
+        self
+    }
+
+    /// Sets how long the peer may take to answer a close frame. Default: 5 seconds.
+    pub fn close_timeout(mut self, timeout: Duration) -> Self {
+        self.config.close_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a message may take to arrive. It is checked together with the pings. Default:
+    /// 30 seconds.
+    pub fn message_timeout(mut self, timeout: Duration) -> Self {
+        self.config.message_timeout = timeout;
+        self
+    }
+
+    /// Sets how messages are compressed, if the client offers it. `None` compresses nothing.
+    ///
+    /// By default each message is compressed on its own, so that a socket that waits holds no
+    /// memory for it and a broadcast is compressed once.
+    #[cfg(feature = "websocket-deflate")]
+    pub fn compression(mut self, compression: Option<(DeflateConfig, DeflateOptions)>) -> Self {
+        self.config.deflate = compression;
+        self
+    }
+
+    /// Returns the subprotocols that the client offers, the preferred one first.
+    pub fn offered_subprotocols(&self) -> impl Iterator<Item = &str> {
+        self.handshake.subprotocols()
+    }
+
+    /// Checks the origin, and returns the response with everything that was negotiated.
+    pub(super) fn accept(self, respond: impl FnOnce(Negotiated) -> Response) -> Result<Response> {
+        if let Origin::Foreign(origin) = &self.origin {
+            tracing::debug!(%origin, "a WebSocket of another site is refused");
+            return Err(Error::forbidden("the WebSocket is opened by a page of another site"));
+        }
+        let supported: Vec<&str> = self.subprotocols.iter().map(String::as_str).collect();
+        let subprotocol = self.handshake.choose_subprotocol(&supported).map(Box::from);
+        let (decoder, encoder) = (Decoder::server(self.config.limits), Encoder::server());
+        let codec = Codec { decoder, encoder, form: Form::Plain, extension: None };
+        #[cfg(feature = "websocket-deflate")]
+        let codec = codec.negotiate(&self.config, self.handshake.extensions());
+        let extension = codec.extension.clone();
+        let mut response = respond(Negotiated {
+            codec,
+            subprotocol: subprotocol.clone(),
+            handlers: self.handlers,
+            config: self.config,
+        });
+        response.set_header("upgrade", "websocket")?;
+        response.set_header("sec-websocket-accept", self.handshake.accept_key())?;
+        if let Some(name) = &subprotocol {
+            let name: &str = name;
+            response.set_header("sec-websocket-protocol", name)?;
+        }
+        if let Some(extension) = extension {
+            response.set_header("sec-websocket-extensions", extension)?;
+        }
+        Ok(response)
+    }
+}
+
+impl IntoResponse for WebSocketUpgrade {
+    fn into_response(self) -> Result<Response> {
+        self.accept(|negotiated| Response::upgrade_to(negotiated.into_protocol()))
+    }
+}
+
+/// What both ends agreed on, and what belongs to the socket.
+pub(super) struct Negotiated {
+    pub(super) codec: Codec,
+    pub(super) subprotocol: Option<Box<str>>,
+    pub(super) handlers: Handlers,
+    pub(super) config: Config,
+}
+
+pub(super) struct Codec {
+    pub(super) decoder: Decoder,
+    pub(super) encoder: Encoder,
+    form: Form,
+    /// The value of `Sec-WebSocket-Extensions`.
+    extension: Option<String>,
+}
+
+#[cfg(feature = "websocket-deflate")]
+impl Codec {
+    fn negotiate(self, config: &Config, offers: &str) -> Self {
+        let agreed = config.deflate.and_then(|(deflate, options)| {
+            let (params, extension) = deflate.accept(offers)?;
+            Some((params, extension, options))
+        });
+        let Some((params, extension, options)) = agreed else { return self };
+        let form = if params.server_no_context_takeover {
+            Form::Deflated(params, options.level, options.bytes_min)
+        } else {
+            Form::Plain
+        };
+        Self {
+            decoder: self.decoder.with_deflate(&params),
+            encoder: self.encoder.with_deflate(&params, options),
+            form,
+            extension: Some(extension),
+        }
+    }
+}
+
+impl Negotiated {
+    fn into_protocol(self) -> SocketProtocol {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let Codec { decoder, encoder, form, .. } = self.codec;
+        let unsent_bytes_max = self.config.unsent_bytes_max;
+        let outbox = Outbox::new(id, self.subprotocol, form, encoder, unsent_bytes_max);
+        let socket = Socket { outbox: Arc::new(outbox) };
+        SocketProtocol::new(socket, decoder, self.handlers, self.config)
+    }
+}
+
+impl fmt::Debug for WebSocketUpgrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketUpgrade")
+            .field("handshake", &self.handshake)
+            .finish_non_exhaustive()
+    }
+}

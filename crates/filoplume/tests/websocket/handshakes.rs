@@ -1,0 +1,137 @@
+//! Which requests become sockets.
+
+use filoplume::prelude::*;
+use filoplume::websocket::{Socket, WebSocketUpgrade};
+
+use crate::client::{Client, handshake, text};
+
+fn echo(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
+    upgrade.on_message(|socket: &Socket, text: String| socket.send(text))
+}
+
+#[test]
+fn a_plain_request_is_told_what_to_do() {
+    let client = App::new().websocket("/ws", echo).test();
+    client
+        .get("/ws")
+        .send()
+        .assert_status(426)
+        .assert_header("upgrade", "websocket")
+        .assert_header("sec-websocket-version", "13")
+        .assert_contains("new WebSocket");
+}
+
+#[test]
+fn a_malformed_handshake_is_refused() {
+    let client = App::new().websocket("/ws", echo).test();
+    let rows = [
+        ("sec-websocket-version", "8", 426),
+        ("sec-websocket-version", "", 426),
+        ("sec-websocket-key", "c2hvcnQ=", 400),
+        ("sec-websocket-key", "not base64", 400),
+        ("sec-websocket-protocol", "a,,b", 400),
+        ("origin", "https://evil.example", 403),
+        ("origin", "null", 403),
+        ("origin", "http://localhost.evil.example", 403),
+    ];
+    for (name, value, status) in rows {
+        let mut request = client.get("/ws");
+        let fields = [
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        for (field, value) in fields.into_iter().filter(|(field, _)| *field != name) {
+            request = request.header(field, value);
+        }
+        request.header(name, value).send().assert_status(status);
+    }
+}
+
+#[test]
+fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
+    let app = App::new()
+        .websocket("/ws", echo)
+        .websocket("/some", |upgrade: WebSocketUpgrade| {
+            echo(upgrade.allow_origins(["https://app.example/"]))
+        })
+        .websocket("/any", |upgrade: WebSocketUpgrade| echo(upgrade.allow_any_origin()))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let own = format!("http://{}", app.local_addr());
+    let rows = [
+        ("/ws", own.as_str(), "101"),
+        ("/ws", "https://app.example", "403"),
+        ("/some", own.as_str(), "101"),
+        ("/some", "https://APP.example", "101"),
+        ("/some", "https://other.example", "403"),
+        ("/any", "https://other.example", "101"),
+        ("/any", "null", "101"),
+    ];
+    for (path, origin, status) in rows {
+        let (_stream, head, _) = handshake(app.local_addr(), path, &[("Origin", origin)]);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path} {origin}: {head}");
+    }
+}
+
+#[test]
+fn a_subprotocol_is_chosen_by_the_server() {
+    let app = App::new()
+        .websocket("/ws", |upgrade: WebSocketUpgrade| {
+            upgrade
+                .subprotocols(["v2", "v1"])
+                .on_open(|socket: &Socket| socket.send(socket.subprotocol().unwrap_or("none")))
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    for (offered, chosen) in [("v1, v2", "v2"), ("v1", "v1"), ("v3", "none")] {
+        let fields = [("Sec-WebSocket-Protocol", offered)];
+        let mut client = Client::connect_with(app.local_addr(), "/ws", &fields);
+        assert_eq!(client.subprotocol.as_deref().unwrap_or("none"), chosen);
+        client.expect(text(chosen));
+    }
+}
+
+#[test]
+fn the_other_parameters_of_the_handler_decide_first() {
+    let app = App::new()
+        .state("secret")
+        .websocket(
+            "/ws/{token}",
+            |Path(token): Path<String>, State(secret): State<&str>, upgrade: WebSocketUpgrade| {
+                if token != *secret {
+                    return Err(Error::forbidden("another token"));
+                }
+                Ok(echo(upgrade))
+            },
+        )
+        .start("127.0.0.1:0")
+        .unwrap();
+    let (_stream, head, _) = handshake(app.local_addr(), "/ws/guess", &[]);
+    assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+    let mut client = Client::connect(app.local_addr(), "/ws/secret");
+    client.text("in");
+    client.expect(text("in"));
+}
+
+#[test]
+fn compression_is_negotiated() {
+    let app = App::new()
+        .websocket("/ws", echo)
+        .websocket("/plain", |upgrade: WebSocketUpgrade| echo(upgrade.compression(None)))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let offer = [("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits")];
+    let long = "a long text ".repeat(1000);
+    for (path, is_compressed) in [("/ws", true), ("/plain", false)] {
+        let mut client = Client::connect_with(app.local_addr(), path, &offer);
+        assert_eq!(!client.extensions.is_empty(), is_compressed, "{}", client.extensions);
+        for _ in 0..3 {
+            client.text(&long);
+            client.expect(text(&long));
+        }
+        client.text("");
+        client.expect(text(""));
+    }
+}

@@ -1,0 +1,10 @@
+//! WebSockets over loopback.
+
+#![cfg(feature = "websocket-deflate")]
+#![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
+
+mod bounds;
+mod client;
+mod handshakes;
+mod rooms;
+mod sockets;
