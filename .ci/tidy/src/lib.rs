@@ -44,6 +44,8 @@ mod guide {
     mod restarts {}
     #[doc = include_str!("../../../docs/guide/engine.md")]
     mod engine {}
+    #[doc = include_str!("../../../docs/guide/websockets.md")]
+    mod websockets {}
     #[doc = include_str!("../../../docs/guide/tcp.md")]
     mod tcp {}
 }
