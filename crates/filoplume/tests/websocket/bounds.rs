@@ -125,7 +125,7 @@ fn a_message_that_trickles_closes_the_socket() {
         .websocket("/ws", |upgrade: WebSocketUpgrade| {
             upgrade
                 .ping_interval(Some(Duration::from_millis(50)))
-                .message_timeout(Duration::from_millis(100))
+                .message_timeout(Duration::from_millis(10))
                 .on_message(|socket: &Socket, text: String| socket.send(text))
         })
         .start("127.0.0.1:0")
