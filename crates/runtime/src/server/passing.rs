@@ -165,6 +165,10 @@ fn receive_connection(
         Transport::tcp(mio::net::TcpStream::from_std(socket))
     };
     let expects_proxy_header = flags & EXPECTS_PROXY_HEADER != 0;
-    let entry = Entry { expects_proxy_header, ..Entry::default() };
+    let entry = Entry {
+        expects_proxy_header,
+        #[cfg(feature = "tls")]
+        tls: None,
+    };
     Ok(Resumed { accepted: Accepted { transport, peer, entry, place: None }, leftover })
 }
