@@ -200,8 +200,9 @@ impl ServerBuilder {
         Ok(self)
     }
 
-    /// Sets the configuration. It replaces the [service's own](Service::config) as a whole. Without
-    /// a call of this method the server uses the service's configuration, or otherwise the default.
+    /// Sets the configuration. It replaces the [service's own](crate::Service::config) as a whole.
+    /// Without a call of this method the server uses the service's configuration, or otherwise the
+    /// default.
     pub fn config(mut self, config: ServerConfig) -> Self {
         self.config = Some(Box::new(config));
         self
