@@ -20,6 +20,9 @@ const CRATES: [&str; 2] = ["filoplume", "serde"];
 /// Where the cases are, from the root of all packages.
 const OWN_FOLDER: &str = "tests/compile_errors/";
 
+/// How messages begin that have a margin of their own.
+const BEGINNINGS: [&str; 3] = ["error", "warning", "note: the above error"];
+
 /// rustc with the dependencies of a case.
 #[derive(Debug)]
 pub struct Compiler {
@@ -163,8 +166,7 @@ fn normalized(messages: &str) -> String {
             lines.push(line.to_owned());
         }
     }
-    let messages =
-        lines.chunk_by(|_, line| !line.starts_with("error") && !line.starts_with("warning"));
+    let messages = lines.chunk_by(|_, line| !BEGINNINGS.iter().any(|one| line.starts_with(one)));
     let text: String = messages.map(unindented).collect();
     format!("{}\n", text.trim_end())
 }
