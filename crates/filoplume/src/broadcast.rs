@@ -10,6 +10,35 @@ use parking_lot::Mutex;
 /// A connection that takes bytes without waiting. It is implemented for
 /// [`pushed::Sender`] and [`tcp::Sender`]. An implementation must not block: the other subscribers
 /// wait meanwhile.
+///
+/// ```
+/// use bytes::Bytes;
+/// use filoplume::broadcast::{Broadcast, Delivery, SlowClients, Subscriber};
+/// use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+///
+/// /// A thread of this program that gets what the clients get.
+/// struct Copy(SyncSender<Bytes>);
+///
+/// impl Subscriber for Copy {
+///     fn deliver(&self, bytes: &Bytes, _key: Option<u64>) -> Delivery {
+///         match self.0.try_send(bytes.clone()) {
+///             Ok(()) => Delivery::Sent,
+///             Err(TrySendError::Full(_)) => Delivery::Full,
+///             Err(TrySendError::Disconnected(_)) => Delivery::Gone,
+///         }
+///     }
+///     fn is_open(&self) -> bool {
+///         true
+///     }
+///     fn disconnect(&self) {}
+/// }
+///
+/// let (sender, received) = sync_channel(100);
+/// let feed = Broadcast::new(SlowClients::Drop);
+/// feed.subscribe(Copy(sender));
+/// feed.send(&Bytes::from("news"), None);
+/// assert_eq!(received.recv().unwrap(), "news");
+/// ```
 pub trait Subscriber: Send + 'static {
     /// Gives bytes to the connection. If it supports that, they replace waiting bytes of the same
     /// key.
@@ -23,6 +52,16 @@ pub trait Subscriber: Send + 'static {
 }
 
 /// What happened to bytes for one connection.
+///
+/// ```
+/// use filoplume::broadcast::{Delivery, Subscriber};
+/// use filoplume::pushed;
+///
+/// let (sender, body) = pushed::channel();
+/// let _body = body.capacity(4);
+/// assert_eq!(sender.deliver(&"news".into(), None), Delivery::Sent);
+/// assert_eq!(sender.deliver(&"more".into(), None), Delivery::Full);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
@@ -55,6 +94,13 @@ pub enum SlowClients {
 }
 
 /// How many clients a message was given to, and what happened to the others.
+///
+/// ```
+/// use filoplume::sse::{Event, Hub};
+///
+/// let delivered = Hub::new().send(Event::new("nobody listens"));
+/// assert_eq!((delivered.sent, delivered.dropped, delivered.disconnected), (0, 0, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivered {

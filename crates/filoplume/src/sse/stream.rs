@@ -108,6 +108,20 @@ impl EventSender {
 /// A response with events. It is sent as `text/event-stream` and not cached, compressed or gathered
 /// by proxies. After 15 seconds of silence the client gets a comment. When the server shuts down,
 /// the stream ends, and browsers connect again.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::sse::{self, EventStream};
+///
+/// fn hello() -> Result<EventStream> {
+///     let (sender, stream) = sse::channel();
+///     sender.send("hello")?;
+///     Ok(stream)
+/// }
+///
+/// let client = App::new().get("/hello", hello).test();
+/// client.get("/hello").send().assert_text("data: hello\n\n");
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct EventStream {

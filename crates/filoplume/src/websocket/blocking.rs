@@ -17,6 +17,24 @@ const READ_BYTES: usize = 16 * 1024;
 /// A WebSocket that owns a thread of the pool, given to the closure of
 /// [`WebSocketUpgrade::on_thread`](super::WebSocketUpgrade::on_thread). Receiving and sending
 /// block.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::websocket::{BlockingSocket, WebSocketUpgrade};
+/// use std::io;
+///
+/// fn count(socket: &mut BlockingSocket) -> io::Result<()> {
+///     let mut count = 0;
+///     while socket.receive()?.is_some() {
+///         count += 1;
+///         socket.send(count.to_string())?;
+///     }
+///     Ok(())
+/// }
+///
+/// let app = App::new().websocket("/count", |upgrade: WebSocketUpgrade| upgrade.on_thread(count));
+/// # app.test();
+/// ```
 pub struct BlockingSocket {
     stream: BlockingStream,
     decoder: Decoder,

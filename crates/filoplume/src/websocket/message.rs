@@ -52,6 +52,13 @@ impl<T: AsMessage> From<T> for Message {
 }
 
 /// A message that is borrowed.
+///
+/// ```
+/// use filoplume::websocket::{AsMessage, Message, MessageRef};
+///
+/// assert_eq!("hello".as_message(), MessageRef::Text("hello"));
+/// assert_eq!(MessageRef::Text("hello").to_owned(), Message::from("hello"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageRef<'a> {
     /// Text, which is UTF-8.
@@ -78,6 +85,27 @@ impl MessageRef<'_> {
 }
 
 /// A type that can be sent as a message: strings as text, bytes as binary.
+///
+/// ```
+/// use filoplume::websocket::{AsMessage, MessageRef};
+///
+/// /// A position that is sent as text.
+/// struct Position(u32, u32, String);
+///
+/// impl Position {
+///     fn new(x: u32, y: u32) -> Self {
+///         Self(x, y, format!("{x},{y}"))
+///     }
+/// }
+///
+/// impl AsMessage for Position {
+///     fn as_message(&self) -> MessageRef<'_> {
+///         MessageRef::Text(&self.2)
+///     }
+/// }
+///
+/// assert_eq!(Position::new(3, 4).as_message(), MessageRef::Text("3,4"));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be sent as a message",
     label = "neither text nor bytes",
@@ -109,6 +137,13 @@ impl<const N: usize> AsMessage for &[u8; N] {
 }
 
 /// Why a message does not have the type that a closure takes. The socket is closed with this.
+///
+/// ```
+/// use filoplume::websocket::{CloseCode, FromMessage, MessageRef};
+///
+/// let binary = MessageRef::Binary(b"?");
+/// assert_eq!(String::from_message(binary).unwrap_err().code, CloseCode::UNSUPPORTED_DATA);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unacceptable {
     /// The code of the close frame.
@@ -122,6 +157,27 @@ pub struct Unacceptable {
 /// It is implemented for [`Message`], `String` and `Vec<u8>`, and for `Json<T>`. A socket whose
 /// peer sends something else is closed: with 1003 if it is text instead of bytes or the reverse,
 /// and with 1007 if the text is not the expected JSON.
+///
+/// ```
+/// use filoplume::websocket::{CloseCode, FromMessage, MessageRef, Unacceptable};
+///
+/// /// A number as text.
+/// struct Number(u64);
+///
+/// impl FromMessage for Number {
+///     fn from_message(message: MessageRef<'_>) -> Result<Self, Unacceptable> {
+///         let text = String::from_message(message)?;
+///         let refuse = |_| Unacceptable {
+///             code: CloseCode::INVALID_DATA,
+///             reason: "send a number".to_owned(),
+///         };
+///         text.parse().map(Self).map_err(refuse)
+///     }
+/// }
+///
+/// assert!(Number::from_message(MessageRef::Text("17")).is_ok());
+/// assert!(Number::from_message(MessageRef::Text("many")).is_err());
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the message of a closure",
     label = "not a type of messages",
@@ -183,6 +239,20 @@ fn unsupported(reason: &str) -> Unacceptable {
 /// The result of a closure that handles an event of a socket: nothing, or a `Result` whose error
 /// closes the socket with 1011 and is logged. An error of sending to a socket that has closed is
 /// not logged.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::websocket::{Socket, WebSocketUpgrade};
+///
+/// let app = App::new().websocket("/sum", |upgrade: WebSocketUpgrade| {
+///     let mut sum = 0;
+///     upgrade.on_message(move |socket: &Socket, text: String| -> filoplume::Result<()> {
+///         sum += text.parse::<i64>()?;
+///         Ok(socket.send(sum.to_string())?)
+///     })
+/// });
+/// # app.test();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a closure of a WebSocket",
     label = "neither `()` nor a `Result<(), _>`",

@@ -57,6 +57,13 @@ enum SlowMembers {
 }
 
 /// How many members a message was sent to.
+///
+/// ```
+/// use filoplume::websocket::Room;
+///
+/// let reached = Room::new().broadcast("is anybody here?");
+/// assert_eq!((reached.sent, reached.slow), (0, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Broadcast {
     /// Members that the message was queued for.

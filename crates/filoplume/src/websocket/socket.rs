@@ -30,6 +30,12 @@ pub struct Socket {
 }
 
 /// Why a message was not sent.
+///
+/// ```
+/// use filoplume::websocket::SendError;
+///
+/// assert_eq!(SendError::Full.to_string(), "the peer does not read what it is sent");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SendError {
@@ -129,6 +135,18 @@ impl fmt::Debug for Socket {
 }
 
 /// How a socket was closed.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::websocket::{CloseReason, Socket, WebSocketUpgrade};
+///
+/// let app = App::new().websocket("/", |upgrade: WebSocketUpgrade| {
+///     upgrade
+///         .on_message(|socket: &Socket, text: String| socket.send(text))
+///         .on_close(|_, close: &CloseReason| println!("{} {}", close.code, close.reason))
+/// });
+/// # app.test();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloseReason {
     /// The code that the peer sent, or that this side sent because the peer broke the rules.

@@ -207,7 +207,9 @@ fn a_client_shows_its_certificate() {
     // With TLS 1.3 the client is refused after its handshake.
     let (run, outcome) = measure(&format!("https://localhost:{port}/ -k -c 2 -n 10"));
     outcome.assert_code(1);
-    assert_eq!((count(&run, "responses"), errors(&run)), (0, 10), "{run}");
+    // A connection may end before its request is sent.
+    assert_eq!(count(&run, "responses"), 0, "{run}");
+    assert!(errors(&run) >= 10, "{run}");
 }
 
 #[test]

@@ -94,6 +94,21 @@ impl Shared {
 
 /// A response body that [`Sender`]s fill. See
 /// [`Response::set_pushed`](crate::Response::set_pushed).
+///
+/// ```
+/// use filoplume_runtime::{Request, Response, pushed};
+/// use std::time::Duration;
+///
+/// let service = |_: Request| {
+///     let (sender, body) = pushed::channel();
+///     let mut response = Response::default();
+///     // A client that does not read may have 1 MiB waiting, and one that is idle gets a dot.
+///     response.set_pushed(body.capacity(1 << 20).keep_alive(Duration::from_secs(30), "."));
+///     std::thread::spawn(move || sender.send("later"));
+///     response
+/// };
+/// # let _: Box<dyn filoplume_runtime::Service> = Box::new(service);
+/// ```
 #[must_use]
 pub struct Pushed {
     /// `None` once the engine has taken it.

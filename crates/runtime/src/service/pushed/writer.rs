@@ -12,6 +12,21 @@ const BUFFER_BYTES: usize = 8 * 1024;
 /// Writes a response body. Writes are gathered into pieces of 8 KiB; [`flush`](Write::flush) sends
 /// what was gathered. A write waits while the client is slow, and fails with `BrokenPipe` when it
 /// has gone. See [`Pushed::written`](super::Pushed::written).
+///
+/// ```
+/// use filoplume_runtime::pushed::{Pushed, StreamWriter};
+/// use std::io::{self, Write};
+///
+/// fn report(out: &mut StreamWriter) -> io::Result<()> {
+///     for line in 0..1000 {
+///         writeln!(out, "line {line}")?;
+///     }
+///     out.flush()
+/// }
+///
+/// let body = Pushed::written(report);
+/// # drop(body);
+/// ```
 pub struct StreamWriter {
     sender: Sender,
     buffer: Vec<u8>,
