@@ -87,6 +87,11 @@ pub fn value(target: &str, name: &str) -> Option<u64> {
     target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name)?.parse().ok())
 }
 
+/// The number of MiB of `/zeros?mib=`, or 1.
+pub fn mebibytes(query: &str) -> u64 {
+    value(query, "mib=").unwrap_or(1)
+}
+
 /// Keeps a core busy with hashing until this much time has passed.
 pub fn spin(length: Duration) -> u64 {
     let start = Instant::now();
