@@ -29,6 +29,8 @@ cargo run --release -p measure -- [options]
   --clients         measures load generators instead of servers: gust, wrk, ab and oha, all \
                         against the same servers
   --claims          repeats what others claimed, with the same command lines and their servers
+  --live            measures WebSockets, event streams, TLS and contents of a gigabyte
+  --only a,b        only these questions of --live
   --oha             installs oha below the target folder, if it is not there, for --clients
   --quick           one round, 1 s, 20000 requests: to see that everything works
   --list            names the scenarios and servers
@@ -49,6 +51,8 @@ pub struct Args {
     pub docs: bool,
     pub mode: Mode,
     pub installs_oha: bool,
+    /// The questions of [`Mode::Live`] that are asked; all if it is empty.
+    pub only: Vec<String>,
 }
 
 /// What is measured.
@@ -60,6 +64,8 @@ pub enum Mode {
     Clients,
     /// What others claimed.
     Claims,
+    /// Connections that live.
+    Live,
 }
 
 const SECONDS: u64 = 5;
@@ -99,6 +105,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
         docs: false,
         mode: Mode::Servers,
         installs_oha: false,
+        only: Vec::new(),
     };
     let mut words = words;
     while let Some(option) = words.next() {
@@ -118,12 +125,15 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
             "--requests" => args.requests = Some(positive(&option, &value)? as u64),
             "--repeats" => args.repeats = number(&option, &value)?,
             "--with" => args.generator = generator(&value)?,
+            "--only" => args.only = value.split(',').map(str::to_owned).collect(),
             "--markdown" => args.markdown = Some(PathBuf::from(value)),
             _ => return Err(format!("there is no option {option}; see --help")),
         }
     }
     if args.beside_busy && args.mode != Mode::Servers {
-        return Err("--beside-busy is for servers, not for --clients and --claims".to_owned());
+        return Err(
+            "--beside-busy is for servers, not for --clients, --claims and --live".to_owned()
+        );
     }
     Ok(Typed::Measure(args))
 }
@@ -135,6 +145,7 @@ fn is_switch(option: &str, args: &mut Args) -> bool {
         "--beside-busy" => args.beside_busy = true,
         "--clients" => args.mode = Mode::Clients,
         "--claims" => args.mode = Mode::Claims,
+        "--live" => args.mode = Mode::Live,
         "--oha" => args.installs_oha = true,
         "--quick" => {
             args.rounds = 1;
@@ -235,7 +246,7 @@ mod tests {
             ("--scenarios x", "no scenario is called x; see --list"),
             (
                 "--claims --beside-busy",
-                "--beside-busy is for servers, not for --clients and --claims",
+                "--beside-busy is for servers, not for --clients, --claims and --live",
             ),
             ("--loud yes", "there is no option --loud; see --help"),
         ] {

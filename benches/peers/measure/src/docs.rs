@@ -18,6 +18,8 @@ pub const MEASURED: Place = Place { page: "benchmarks/peers.md", marker: "measur
 pub const CLIENTS: Place = Place { page: "benchmarks/load-generators.md", marker: "clients" };
 pub const CLAIMS: Place = Place { page: "benchmarks/claims.md", marker: "claims" };
 
+pub const LIVE: Place = Place { page: "benchmarks/live.md", marker: "live" };
+
 impl Place {
     fn begin(self) -> String {
         format!("<!-- {}:begin -->", self.marker)
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_place_is_on_its_page() {
-        for place in [MEASURED, CLIENTS, CLAIMS] {
+        for place in [MEASURED, CLIENTS, CLAIMS, LIVE] {
             let text = fs::read_to_string(main_folder().join("docs").join(place.page)).unwrap();
             assert!(replaced(place, &text, "new").is_ok(), "{}", place.page);
         }

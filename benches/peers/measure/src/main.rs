@@ -18,6 +18,7 @@ mod fair;
 mod generator;
 mod gust;
 mod idle;
+mod live;
 mod load_clients;
 mod machine;
 mod misses;
@@ -130,6 +131,14 @@ fn measure(args: &Args) -> io::Result<()> {
             claims::measure(args, &tools, &built, &mut printed)?;
             (docs::CLAIMS, Vec::new())
         }
+        Mode::Live => {
+            let servers: Vec<_> = args.servers.iter().filter(|server| server.is_living()).collect();
+            let servers: Vec<Server> = servers.into_iter().cloned().collect();
+            let (built, absent) = build(&servers, false);
+            printed.add(&head(args, "Connections that live, beside the peers", &built, &absent))?;
+            live::measure(args, &tools, &args.only, &mut printed)?;
+            (docs::LIVE, Vec::new())
+        }
     };
     if args.docs {
         docs::write(place, &printed.text, &charts)?;
@@ -204,7 +213,7 @@ fn build(servers: &[Server], with_profiling: bool) -> (Vec<Built<'_>>, String) {
 fn head(args: &Args, title: &str, built: &[Built<'_>], below: &str) -> String {
     let lasts = match args.mode {
         Mode::Claims => String::new(),
-        Mode::Servers | Mode::Clients => format!(", {} s each", args.seconds()),
+        Mode::Servers | Mode::Clients | Mode::Live => format!(", {} s each", args.seconds()),
     };
     format!(
         "# {title}\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns{lasts}, \
@@ -221,7 +230,7 @@ fn tools(args: &Args) -> Result<Tools, String> {
     // The shares of single connections are measured with it whoever makes the other loads.
     let oha = match args.mode {
         Mode::Clients => load_clients::oha(args.installs_oha)?,
-        Mode::Servers | Mode::Claims => None,
+        Mode::Servers | Mode::Claims | Mode::Live => None,
     };
     Ok(Tools { generator: args.generator, gust: build::gust()?, oha, body })
 }

@@ -34,6 +34,8 @@ pub enum Speech {
     Http,
     /// It sends back what it is sent.
     Echo,
+    /// WebSocket or TLS: it is ready when it accepts connections.
+    Other,
 }
 
 /// A family of questions. Each server is asked some of them.
@@ -47,6 +49,8 @@ pub enum Family {
     Misses,
     /// Handlers that call other servers.
     Calls,
+    /// Connections that live: asked by the mode of that name, and by no scenario.
+    Live,
     Echo,
 }
 
@@ -156,6 +160,16 @@ impl Server {
             package(BACKENDS_OURS, Plain, NOTHING, CLIENTS).asked(&[Family::Misses, Family::Calls]),
             package(BACKENDS_ACTIX, Marked, NOTHING, &["actix-web"]).asked(&[Family::Calls]),
             package("backends_axum", Marked, NOTHING, &["axum"]).asked(&[Family::Calls]),
+            package("live_ours", Plain, NOTHING, &["rustls", "flate2"]).living(),
+            package("live_raw", Never, NOTHING, &[]).living(),
+            foreign("live_nginx", "live_nginx", Never, NOTHING).living(),
+            package("ws_tungstenite", Never, NOTHING, &["tokio-tungstenite"]).living(),
+            foreign("ws_go", "ws_go", Never, NOTHING).living(),
+            foreign("ws_go_deflate", "ws_go", Never, NOTHING).living().told(&["deflate"]),
+            foreign("ws_node", "ws_node", Never, NOTHING).living(),
+            foreign("ws_node_deflate", "ws_node", Never, NOTHING).living().told(&["deflate"]),
+            package("tls_axum", Never, NOTHING, &["axum", "axum-server", "rustls"]).living(),
+            package("tls_actix", Never, NOTHING, &["actix-web", "rustls"]).living(),
             package(ECHO_REFERENCE, Never, NOTHING, &[]).echoing(WORKERS),
             Self {
                 launch: Launch::Options,
@@ -207,6 +221,16 @@ impl Server {
         Self { speech: Speech::Echo, launch: Launch::AddressThreads, threads_max, families, ..self }
     }
 
+    /// The same as a server of connections that live.
+    fn living(self) -> Self {
+        Self { speech: Speech::Other, families: &[Family::Live], ..self }
+    }
+
+    /// The same with arguments behind the address.
+    fn told(self, arguments: &'static [&'static str]) -> Self {
+        Self { arguments, ..self }
+    }
+
     /// The same, asked only these families.
     fn asked(self, families: &'static [Family]) -> Self {
         Self { families, ..self }
@@ -221,9 +245,15 @@ impl Server {
         !matches!(self.source, Source::Foreign(_))
     }
 
+    /// Whether only [`Mode::Live`](crate::args::Mode::Live) asks it.
+    pub fn is_living(&self) -> bool {
+        self.families.contains(&Family::Live)
+    }
+
     /// Whether it is ours, so that a chart can point at it.
     pub fn is_ours(name: &str) -> bool {
-        ["ours", "framework", "echo_ours", "flood", ROUTES, BACKENDS_OURS].contains(&name)
+        ["ours", "framework", "echo_ours", "flood", "live_ours", ROUTES, BACKENDS_OURS]
+            .contains(&name)
     }
 }
 

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
@@ -90,6 +90,15 @@ pub fn value(target: &str, name: &str) -> Option<u64> {
 /// The number of MiB of `/zeros?mib=`, or 1.
 pub fn mebibytes(query: &str) -> u64 {
     value(query, "mib=").unwrap_or(1)
+}
+
+/// How often a message is sent to everybody.
+pub const BROADCAST_EVERY: Duration = Duration::from_millis(500);
+
+/// A message of 1 KiB that begins with the time: microseconds since 1970.
+pub fn broadcast_text() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:016}{:.<1008}", now.as_micros(), "")
 }
 
 /// Keeps a core busy with hashing until this much time has passed.

@@ -1,4 +1,5 @@
-//! actix-web behind rustls, on two workers: `tls_actix ADDRESS CERTIFICATE KEY`.
+//! actix-web behind rustls, on two workers: `tls_actix ADDRESS`, with
+//! `CERTIFICATE` and `KEY` in its environment.
 
 use std::env;
 use std::io;
@@ -38,10 +39,11 @@ async fn length(mut payload: Payload) -> Result<String> {
 }
 
 fn config() -> ServerConfig {
-    let argument = |number| env::args().nth(number).expect("ADDRESS CERTIFICATE KEY");
-    let certificates = CertificateDer::pem_file_iter(argument(2)).expect("a readable certificate");
+    let file = |name| env::var(name).expect("CERTIFICATE and KEY are set");
+    let certificates =
+        CertificateDer::pem_file_iter(file("CERTIFICATE")).expect("a readable certificate");
     let certificates = certificates.map(|one| one.expect("a certificate in PEM")).collect();
-    let key = PrivateKeyDer::from_pem_file(argument(3)).expect("a key in PEM");
+    let key = PrivateKeyDer::from_pem_file(file("KEY")).expect("a key in PEM");
     rustls::crypto::ring::default_provider().install_default().expect("it is the first one");
     ServerConfig::builder()
         .with_no_client_auth()

@@ -1,4 +1,5 @@
-//! axum behind rustls, by axum-server, on two workers: `tls_axum ADDRESS CERTIFICATE KEY`.
+//! axum behind rustls, by axum-server, on two workers: `tls_axum ADDRESS`, with
+//! `CERTIFICATE` and `KEY` in its environment.
 
 use std::env;
 use std::io;
@@ -35,8 +36,8 @@ async fn length(mut body: Body) -> String {
 }
 
 async fn serve() -> io::Result<()> {
-    let argument = |number| env::args().nth(number).expect("ADDRESS CERTIFICATE KEY");
-    let config = RustlsConfig::from_pem_file(argument(2), argument(3)).await?;
+    let file = |name| env::var(name).expect("CERTIFICATE and KEY are set");
+    let config = RustlsConfig::from_pem_file(file("CERTIFICATE"), file("KEY")).await?;
     let routes = Router::new()
         .route("/plaintext", get(plaintext))
         .route("/zeros", get(zeros))
