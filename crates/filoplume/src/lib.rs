@@ -18,6 +18,7 @@
 //! - [`Middleware`] wraps handlers.
 //! - [`Error`] carries a failure and the response to it.
 //! - [`sse`] sends events to pages, and [`pushed`] has response bodies that other threads send.
+//! - `instances` joins hubs and rooms of several processes by Redis.
 //! - [`testing`] calls an app without a socket.
 //!
 //! The parts of the engine that apps need are re-exported: [`ServerConfig`] and its [`Limits`]
@@ -41,6 +42,7 @@
 //   client                    the address of the client, behind trusted proxies
 //   core                      errors, contexts, and the traits that the others implement
 //   key, routing              secrets for cookies; the routes and how requests match them
+//   instances                 messages between the instances of an app
 //   extract                   the extractors, and the conversions that `?` uses
 //   response, template, session, sse, static_files, websocket
 //   health                    handlers for the checks of load balancers
@@ -69,6 +71,8 @@ pub mod extract;
 #[cfg(all(test, target_os = "linux"))]
 mod faults;
 pub mod health;
+#[cfg(feature = "redis")]
+pub mod instances;
 #[cfg(feature = "cookies")]
 mod key;
 mod log;

@@ -1,4 +1,5 @@
-//! A pool of connections to a Redis server, for sessions and rate limits.
+//! A pool of connections to a Redis server, for sessions and rate limits, and connections of
+//! their own for others.
 
 use std::fmt;
 use std::time::Duration;
@@ -79,7 +80,12 @@ impl RedisPool {
         Ok(self.keep(connection, value))
     }
 
-    fn open(&self) -> RedisResult<Connection> {
+    /// Opens a connection that is not part of the pool.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached.
+    pub(crate) fn open(&self) -> RedisResult<Connection> {
         let connection = self.client.get_connection_with_timeout(self.timeout)?;
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;

@@ -144,7 +144,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["broadcast", "disk", "log", "redis_pool", "semantics"],
             &["client"],
             &["core"],
-            &["key", "routing"],
+            &["instances", "key", "routing"],
             &["extract"],
             &["response"],
             &[

@@ -23,12 +23,12 @@ use bytes::Bytes;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Event {
-    name: Option<String>,
-    id: Option<String>,
-    retry: Option<Duration>,
-    data: Option<String>,
-    comment: Option<String>,
-    key: Option<u64>,
+    pub(super) name: Option<String>,
+    pub(super) id: Option<String>,
+    pub(super) retry: Option<Duration>,
+    pub(super) data: Option<String>,
+    pub(super) comment: Option<String>,
+    pub(super) key: Option<u64>,
 }
 
 /// The name or the ID of an event has a character that would end it.

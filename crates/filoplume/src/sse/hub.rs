@@ -9,9 +9,13 @@ use bytes::Bytes;
 use filoplume_runtime::pushed;
 use parking_lot::Mutex;
 
+#[cfg(feature = "redis")]
+use super::joined;
 use super::stream::{KEEP_ALIVE, channel_with};
 use super::{Event, EventStream, LastEventId};
 use crate::broadcast::{Broadcast, Delivered, SlowClients};
+#[cfg(feature = "redis")]
+use crate::instances::{Membership, RedisChannel};
 
 /// Sends events to any number of clients. Clones send to the same clients.
 ///
@@ -42,6 +46,8 @@ pub struct Hub {
     capacity: usize,
     keep_alive: Duration,
     recent: Arc<Mutex<Recent>>,
+    #[cfg(feature = "redis")]
+    joined: Option<Arc<Membership>>,
 }
 
 /// The last events.
@@ -64,6 +70,8 @@ impl Hub {
             capacity: pushed::CAPACITY,
             keep_alive: KEEP_ALIVE,
             recent: Arc::new(Mutex::new(recent)),
+            #[cfg(feature = "redis")]
+            joined: None,
         }
     }
 
@@ -99,6 +107,38 @@ impl Hub {
         self
     }
 
+    /// Joins the hub to those of other instances: see [`instances`](crate::instances). Call this
+    /// last, because the other settings have to be known.
+    ///
+    /// Events keep their IDs on all instances. A client that connects to another instance gets what
+    /// it missed, if all instances have the same [`replay`](Self::replay). An event that two
+    /// instances send at the same moment may then be missing or come twice. Events that were sent
+    /// while Redis was away are in the replay of the sending instance only.
+    ///
+    /// ```no_run
+    /// use filoplume::instances::RedisChannel;
+    /// use filoplume::sse::Hub;
+    ///
+    /// # fn main() -> filoplume::Result<()> {
+    /// let hub = Hub::new().replay(100).joined(&RedisChannel::new("redis://10.0.0.5/", "feed")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    #[must_use]
+    pub fn joined(mut self, channel: &RedisChannel) -> Self {
+        let here = Self { joined: None, ..self.clone() };
+        let membership = channel.join(joined::KIND, move |message| {
+            here.send(joined::read(message)?);
+            Some(())
+        });
+        // Two hubs may have started in the same millisecond.
+        self.recent.lock().prefix = membership.origin().into();
+        self.joined = Some(Arc::new(membership));
+        self
+    }
+
     /// Returns a stream of the hub's events, as the response to a client. It begins with the kept
     /// events behind the last one that the client has got. If that one is not kept any more, it
     /// begins with all kept events: the client has missed these at least.
@@ -130,10 +170,11 @@ impl Hub {
         stream.keep_alive(self.keep_alive)
     }
 
-    /// Sends an event to all clients. Returns what happened to them.
+    /// Sends an event to all clients. Returns what happened to those of this instance.
     pub fn send(&self, event: impl Into<Event>) -> Delivered {
         let mut event = event.into();
         if self.replay == 0 {
+            self.pass_on(&event);
             return self.broadcast.send(&event.encode(), event.key_hash());
         }
         let mut recent = self.recent.lock();
@@ -148,10 +189,24 @@ impl Hub {
         let id = event.id_text().unwrap_or_default().to_owned();
         recent.events.push_back((id, bytes.clone()));
         // Sent with the lock, so that all clients get the events in the order of the kept ones.
+        self.pass_on(&event);
         self.broadcast.send(&bytes, event.key_hash())
     }
 
-    /// Returns the number of clients. Those that have left since the last event may be counted.
+    /// Sends an event to other instances.
+    #[cfg(feature = "redis")]
+    fn pass_on(&self, event: &Event) {
+        if let Some(joined) = &self.joined {
+            joined.send(|message| joined::write(event, message));
+        }
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[allow(clippy::unused_self, reason = "with Redis, there are other instances")]
+    fn pass_on(&self, _: &Event) {}
+
+    /// Returns the number of clients of this instance. Those that have left since the last event
+    /// may be counted.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.broadcast.len()

@@ -29,6 +29,8 @@
 
 mod event;
 mod hub;
+#[cfg(feature = "redis")]
+mod joined;
 mod last_event_id;
 mod stream;
 

@@ -32,11 +32,14 @@
 //   protocol, blocking    the socket on the event loop, and on a thread
 //   handlers              its closures
 //   room, socket, outbox  sending from any thread; these know each other
+//   joined                messages between the rooms of several instances
 //   message, config
 
 mod blocking;
 mod config;
 mod handlers;
+#[cfg(feature = "redis")]
+mod joined;
 mod message;
 mod outbox;
 mod protocol;

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
 use std::sync::{Arc, Weak};
 
 use filoplume_websocket::{CloseCode, Encoder};
@@ -10,6 +12,8 @@ use parking_lot::Mutex;
 use super::message::{AsMessage, MessageRef};
 use super::outbox::{Form, Outbox};
 use super::socket::{SendError, Socket};
+#[cfg(feature = "redis")]
+use crate::instances::{Membership, RedisChannel};
 
 /// A set of sockets that receive the same messages. Clones refer to the same room.
 ///
@@ -106,12 +110,14 @@ impl Room {
     /// Sends a message to all members.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn broadcast(&self, message: impl AsMessage) -> Broadcast {
+        self.inner.pass_on(message.as_message());
         self.inner.broadcast(message.as_message(), None)
     }
 
     /// Sends a message to all members but one.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn broadcast_except(&self, except: &Socket, message: impl AsMessage) -> Broadcast {
+        self.inner.pass_on(message.as_message());
         self.inner.broadcast(message.as_message(), Some(except.id()))
     }
 
@@ -181,6 +187,15 @@ impl RoomInner {
         result
     }
 
+    /// Sends a message to the members on other instances.
+    fn pass_on(&self, message: MessageRef<'_>) {
+        if let Some((home, name)) = &self.home {
+            if let Some(home) = home.upgrade() {
+                home.pass_on(name, message);
+            }
+        }
+    }
+
     pub(super) fn remove(&self, id: u64) {
         let Some((home, name)) = &self.home else {
             self.members.lock().remove(&id);
@@ -247,6 +262,26 @@ pub struct Rooms {
 struct RoomsInner {
     slow: SlowMembers,
     rooms: Mutex<HashMap<Box<str>, Room>>,
+    #[cfg(feature = "redis")]
+    joined: OnceLock<Membership>,
+}
+
+impl RoomsInner {
+    fn get(&self, name: &str) -> Option<Room> {
+        self.rooms.lock().get(name).cloned()
+    }
+
+    /// Sends a message to the members of a room on other instances.
+    #[cfg(feature = "redis")]
+    fn pass_on(&self, name: &str, message: MessageRef<'_>) {
+        if let Some(joined) = self.joined.get() {
+            joined.send(|wire| super::joined::write(name, message, wire));
+        }
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[allow(clippy::unused_self, reason = "with Redis, there are other instances")]
+    fn pass_on(&self, _: &str, _: MessageRef<'_>) {}
 }
 
 impl Rooms {
@@ -257,7 +292,39 @@ impl Rooms {
 
     /// Returns rooms whose slow members miss messages.
     pub fn skip_slow() -> Self {
-        Self { inner: Arc::new(RoomsInner { slow: SlowMembers::Skip, rooms: Mutex::default() }) }
+        let inner = RoomsInner { slow: SlowMembers::Skip, ..RoomsInner::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Joins these rooms to those of other instances: see [`instances`](crate::instances). What is
+    /// sent to a room reaches its members on all of them. Members are counted per instance. A
+    /// second call has no effect.
+    ///
+    /// ```no_run
+    /// use filoplume::instances::RedisChannel;
+    /// use filoplume::websocket::Rooms;
+    ///
+    /// # fn main() -> filoplume::Result<()> {
+    /// let rooms = Rooms::new().joined(&RedisChannel::new("redis://10.0.0.5/", "chat")?);
+    /// rooms.broadcast("lobby", "hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+    #[must_use]
+    pub fn joined(self, channel: &RedisChannel) -> Self {
+        let here = Arc::downgrade(&self.inner);
+        self.inner.joined.get_or_init(|| {
+            channel.join(super::joined::KIND, move |wire| {
+                let (name, message) = super::joined::read(wire)?;
+                if let Some(room) = here.upgrade().and_then(|here| here.get(name)) {
+                    room.inner.broadcast(message, None);
+                }
+                Some(())
+            })
+        });
+        self
     }
 
     /// Adds a socket to a room. It leaves when it closes.
@@ -282,14 +349,32 @@ impl Rooms {
         }
     }
 
-    /// Sends a message to all members of a room.
+    /// Sends a message to all members of a room. Returns how many of this instance it was sent to.
+    #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn broadcast(&self, name: &str, message: impl AsMessage) -> Broadcast {
-        self.get(name).map(|room| room.broadcast(message)).unwrap_or_default()
+        let message = message.as_message();
+        // There may be members on other instances only.
+        self.inner.pass_on(name, message);
+        self.get(name).map(|room| room.inner.broadcast(message, None)).unwrap_or_default()
+    }
+
+    /// Sends a value as JSON to all members of a room.
+    ///
+    /// # Errors
+    ///
+    /// If the value cannot be serialized.
+    #[cfg(feature = "json")]
+    pub fn broadcast_json<T: serde::Serialize + ?Sized>(
+        &self,
+        name: &str,
+        value: &T,
+    ) -> crate::Result<Broadcast> {
+        Ok(self.broadcast(name, serde_json::to_string(value)?))
     }
 
     /// Returns a room, if it has members.
     pub fn get(&self, name: &str) -> Option<Room> {
-        self.inner.rooms.lock().get(name).cloned()
+        self.inner.get(name)
     }
 
     /// Returns the number of members of a room.

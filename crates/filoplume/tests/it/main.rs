@@ -9,6 +9,7 @@ mod downloads;
 mod extractors;
 mod file_response;
 mod guards;
+mod instances;
 mod middleware;
 mod mistakes;
 mod multipart;

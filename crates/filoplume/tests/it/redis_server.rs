@@ -1,4 +1,4 @@
-//! A Redis server for tests.
+//! A Redis server for tests. Two binaries of tests have this file.
 
 #![allow(clippy::unwrap_used, reason = "this is for tests")]
 
@@ -47,6 +47,12 @@ impl RedisServer {
 
     pub(crate) fn connect(&self) -> redis::RedisResult<redis::Connection> {
         redis::Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(5))
+    }
+
+    /// Sends a signal to the server, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args(["-s", name, &self.process.id().to_string()]).status();
+        assert!(kill.unwrap().success(), "{name}");
     }
 
     pub(crate) fn stop(&mut self) {

@@ -6,5 +6,11 @@
 mod bounds;
 mod client;
 mod handshakes;
+#[cfg(feature = "redis")]
+mod joined;
+#[cfg(feature = "redis")]
+#[path = "../it/redis_server.rs"]
+#[allow(dead_code, reason = "the other tests use the rest")]
+mod redis_server;
 mod rooms;
 mod sockets;

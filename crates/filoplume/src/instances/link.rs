@@ -1,0 +1,284 @@
+//! The connection of this process to a Redis server, and its two threads.
+//!
+//! One thread publishes and one receives, because a connection with subscriptions accepts no
+//! `PUBLISH`. The receiving thread waits for Redis and for nothing else. When the set of channels
+//! changes, the other thread publishes to a channel that only this process subscribes to.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::{PubSub, RedisError, RedisResult};
+
+use super::Member;
+use super::outbox::{Outbox, Post, Work};
+use crate::core::error::{Error, Result};
+use crate::redis_pool::RedisPool;
+
+/// Timeout for connecting and for each answer. A healthy Redis answers in less than a millisecond.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// After which time of silence the receiving thread asks whether Redis is there. The answer may
+/// take as long.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How long is waited before the first attempt to connect again, and how long at most. The time
+/// doubles. A process tries rarely enough to be no load, and often enough to be back soon.
+const RETRY: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// The links of this process by URL.
+static LINKS: LazyLock<Mutex<HashMap<String, Weak<Link>>>> = LazyLock::new(Mutex::default);
+
+/// The threads for one server. They end when this is dropped.
+pub(super) struct Link {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pool: RedisPool,
+    outbox: Outbox,
+    /// The channel that wakes the receiving thread.
+    wake_channel: String,
+    origins: AtomicU64,
+    members: Mutex<Vec<Arc<Member>>>,
+    /// The channels that Redis has confirmed.
+    subscribed: Mutex<Vec<Arc<str>>>,
+    /// Whether the log says that Redis is away.
+    is_away: AtomicBool,
+}
+
+impl Link {
+    /// Returns the link to a server. It is the same for all users of a URL.
+    pub(super) fn to(url: &str) -> Result<Arc<Self>> {
+        let mut links = LINKS.lock();
+        if let Some(link) = links.get(url).and_then(Weak::upgrade) {
+            return Ok(link);
+        }
+        links.retain(|_, link| link.strong_count() > 0);
+        let link = Arc::new(Self::start(url)?);
+        links.insert(url.to_owned(), Arc::downgrade(&link));
+        Ok(link)
+    }
+
+    fn start(url: &str) -> Result<Self> {
+        let pool = RedisPool::new(url, TIMEOUT)
+            .map_err(|mistake| Error::start_up(format!("RedisChannel: {mistake}")))?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random)
+            .map_err(|error| Error::start_up(format!("no random numbers: {error}")))?;
+        let random = u64::from_ne_bytes(random);
+        let shared = Arc::new(Shared {
+            pool,
+            outbox: Outbox::default(),
+            wake_channel: format!("filoplume:wake:{random:016x}"),
+            origins: AtomicU64::new(random),
+            members: Mutex::default(),
+            subscribed: Mutex::default(),
+            is_away: AtomicBool::new(false),
+        });
+        let link = Self { shared };
+        for (name, run) in
+            [("redis-publish", publish as fn(&Shared)), ("redis-receive", receive as fn(&Shared))]
+        {
+            let shared = Arc::clone(&link.shared);
+            thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared)).map_err(
+                |error| Error::start_up(format!("no thread for messages of Redis: {error}")),
+            )?;
+        }
+        Ok(link)
+    }
+
+    /// Returns a number that no other hub or set of rooms has, here or elsewhere.
+    pub(super) fn new_origin(&self) -> u64 {
+        self.shared.origins.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn join(&self, member: Arc<Member>) {
+        self.shared.members.lock().push(member);
+        self.shared.outbox.wake();
+    }
+
+    pub(super) fn leave(&self, member: &Arc<Member>) {
+        self.shared.members.lock().retain(|other| !Arc::ptr_eq(other, member));
+        self.shared.outbox.wake();
+    }
+
+    pub(super) fn send(&self, post: Post) {
+        self.shared.outbox.push(post);
+    }
+
+    pub(super) fn is_connected(&self, channel: &str) -> bool {
+        let is_subscribed = self.shared.subscribed.lock().iter().any(|known| **known == *channel);
+        is_subscribed && self.shared.outbox.is_up()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The last message of the publishing thread wakes the other one.
+        self.shared.outbox.wake();
+        self.shared.outbox.close();
+    }
+}
+
+/// The thread that publishes.
+fn publish(shared: &Shared) {
+    let mut delay = RETRY;
+    loop {
+        match shared.connect_to_publish() {
+            Ok(connection) => {
+                delay = RETRY;
+                shared.outbox.connected();
+                match shared.publish_on(connection) {
+                    Ok(()) => return,
+                    Err(error) => {
+                        shared.report(&error);
+                        shared.outbox.trying();
+                    }
+                }
+            }
+            Err(error) => {
+                shared.report(&error);
+                shared.outbox.away();
+                if shared.pause(&mut delay) == Pause::Closed {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The thread that receives.
+fn receive(shared: &Shared) {
+    let mut delay = RETRY;
+    while let Err(error) = shared.receive_on_new_connection(&mut delay) {
+        shared.subscribed.lock().clear();
+        shared.report(&error);
+        // Shows the other thread that its connection is broken too, before it loses a message.
+        shared.outbox.wake();
+        if shared.pause(&mut delay) == Pause::Closed {
+            return;
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Pause {
+    Over,
+    Closed,
+}
+
+impl Shared {
+    fn connect_to_publish(&self) -> RedisResult<redis::Connection> {
+        let mut connection = self.pool.open()?;
+        // The system accepts connections for a process that does not answer.
+        redis::cmd("PING").exec(&mut connection)?;
+        Ok(connection)
+    }
+
+    /// Publishes until the outbox is closed. What was under way when the connection broke is
+    /// counted as dropped and not repeated: others may have received it.
+    fn publish_on(&self, mut connection: redis::Connection) -> RedisResult<()> {
+        loop {
+            let posts = match self.outbox.next() {
+                Work::Publish(posts) => posts,
+                Work::Wake => {
+                    redis::cmd("PUBLISH").arg(&self.wake_channel).arg("").exec(&mut connection)?;
+                    continue;
+                }
+                Work::End => return Ok(()),
+            };
+            let mut pipeline = redis::pipe();
+            for post in &posts {
+                pipeline.cmd("PUBLISH").arg(&*post.channel).arg(&*post.bytes).ignore();
+            }
+            let result = pipeline.exec(&mut connection);
+            for post in &posts {
+                if result.is_ok() { post.counts.sent() } else { post.counts.dropped() }
+            }
+            result?;
+            self.report_return();
+        }
+    }
+
+    /// Passes messages on until the outbox is closed.
+    fn receive_on_new_connection(&self, delay: &mut Duration) -> RedisResult<()> {
+        let mut connection = self.pool.open()?;
+        connection.set_read_timeout(Some(HEARTBEAT))?;
+        let mut redis = connection.as_pubsub();
+        redis.subscribe(&self.wake_channel)?;
+        let mut known = Vec::new();
+        self.subscribe(&mut redis, &mut known)?;
+        *delay = RETRY;
+        self.report_return();
+        loop {
+            match redis.get_message() {
+                Ok(message) if message.get_channel_name() != self.wake_channel => {
+                    self.deliver(message.get_channel_name(), message.get_payload_bytes());
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) if error.is_timeout() => redis.ping::<redis::Value>().map(drop)?,
+                Err(error) => return Err(error),
+            }
+            if self.outbox.is_closed() {
+                return Ok(());
+            }
+            self.subscribe(&mut redis, &mut known)?;
+        }
+    }
+
+    /// Brings the subscriptions in line with the members.
+    fn subscribe(&self, redis: &mut PubSub<'_>, known: &mut Vec<Arc<str>>) -> RedisResult<()> {
+        let mut wanted: Vec<Arc<str>> =
+            self.members.lock().iter().map(|member| Arc::clone(&member.channel)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for channel in wanted.iter().filter(|channel| !known.contains(channel)) {
+            redis.subscribe(&**channel)?;
+        }
+        for channel in known.iter().filter(|channel| !wanted.contains(channel)) {
+            redis.unsubscribe(&**channel)?;
+        }
+        self.subscribed.lock().clone_from(&wanted);
+        *known = wanted;
+        Ok(())
+    }
+
+    fn deliver(&self, channel: &str, message: &[u8]) {
+        // Not locked while the message is given to clients: there may be many of them.
+        let members: Vec<_> = self
+            .members
+            .lock()
+            .iter()
+            .filter(|member| *member.channel == *channel)
+            .map(Arc::clone)
+            .collect();
+        members.iter().for_each(|member| member.receive(message));
+    }
+
+    /// Reports the first failure since Redis was last there.
+    fn report(&self, error: &RedisError) {
+        if !self.outbox.is_closed() && !self.is_away.swap(true, Ordering::Relaxed) {
+            let address = self.pool.address();
+            tracing::warn!(%address, %error, "Redis is away: other instances are not reached");
+        }
+    }
+
+    fn report_return(&self) {
+        if self.is_away.swap(false, Ordering::Relaxed) {
+            tracing::info!(address = %self.pool.address(), "Redis is back");
+        }
+    }
+
+    /// Waits before the next attempt, and doubles the delay.
+    fn pause(&self, delay: &mut Duration) -> Pause {
+        self.outbox.pause(*delay);
+        *delay = (*delay * 2).min(RETRY_MAX);
+        if self.outbox.is_closed() { Pause::Closed } else { Pause::Over }
+    }
+}
