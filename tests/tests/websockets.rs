@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::net::TcpStream;
+use std::time::Duration;
 
-use filoplume_tests::{Browser, DEADLINE, Example};
+use filoplume_tests::{Browser, Child, DEADLINE, Example, Redis, eventually};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket, client};
 
@@ -82,4 +83,72 @@ fn chat_works_in_a_browser() {
     let long = "feather ".repeat(50);
     other.send(Message::text(json!({ "text": long.trim() }).to_string())).unwrap();
     browser.wait_for_text(&format!("Ada: {}", long.trim()));
+}
+
+/// Starts an instance of the chat that uses Redis.
+fn instance(redis: &Redis) -> Child {
+    let setting = format!("REDIS_URL={}", redis.url());
+    Example("chat").start_by(&["env", &setting, "sh", "-c"], "exec \"$0\" \"$@\"", &[])
+}
+
+/// Waits until what one says arrives at the other. Until then their instances have not reached
+/// Redis.
+fn wait_until_joined(one: &mut WebSocket<TcpStream>, other: &mut WebSocket<TcpStream>) {
+    other.get_ref().set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    eventually("the instances have found each other", || {
+        one.send(Message::text(r#"{"text":"there?"}"#)).unwrap();
+        other.read().is_ok_and(|news| news.to_text().unwrap().contains("there?"))
+    });
+    other.get_ref().set_read_timeout(Some(DEADLINE)).unwrap();
+}
+
+fn read_until_said(socket: &mut WebSocket<TcpStream>, text: &str) -> Value {
+    loop {
+        let news = news(socket);
+        if news["text"] == text {
+            return news;
+        }
+    }
+}
+
+#[test]
+fn chat_passes_messages_on_between_two_instances_that_redis_joins() {
+    let Some(redis) = Redis::start() else { return };
+    let chats = [(); 2].map(|()| instance(&redis));
+    let [mut ada, mut bob] = [(0, "Ada"), (1, "Bob")]
+        .map(|(at, name)| connect(chats[at].address(), &format!("/rooms/one?name={name}")));
+    wait_until_joined(&mut ada, &mut bob);
+    wait_until_joined(&mut bob, &mut ada);
+    ada.send(Message::text(r#"{"text":"hello"}"#)).unwrap();
+    for socket in [&mut ada, &mut bob] {
+        let said = json!({"kind": "said", "name": "Ada", "text": "hello"});
+        assert_eq!(read_until_said(socket, "hello"), said);
+    }
+    bob.send(Message::text(r#"{"text":"bye"}"#)).unwrap();
+    assert_eq!(read_until_said(&mut ada, "bye")["name"], "Bob");
+    // The last member of the room on its instance.
+    bob.close(None).unwrap();
+    let left = json!({"kind": "left", "name": "Bob", "members": 0});
+    eventually("Bob has left", || news(&mut ada) == left);
+}
+
+#[test]
+fn two_instances_of_chat_work_in_a_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(&folder.path().join("browser")) else { return };
+    let Some(redis) = Redis::start() else { return };
+    let chats = [(); 2].map(|()| instance(&redis));
+    let mut ada = connect(chats[0].address(), "/rooms/birds?name=Ada");
+    browser.open(&format!("http://{}/#birds", chats[1].address()));
+    browser.fill("input[name=name]", "Grace");
+    browser.click("#enter button");
+    browser.wait_for_text("connected");
+    let mut eve = connect(chats[1].address(), "/rooms/birds?name=Eve");
+    wait_until_joined(&mut ada, &mut eve);
+    wait_until_joined(&mut eve, &mut ada);
+    ada.send(Message::text(r#"{"text":"to the other instance"}"#)).unwrap();
+    browser.wait_for_text("Ada: to the other instance");
+    browser.fill("input[name=text]", "and back");
+    browser.click("#say button");
+    assert_eq!(read_until_said(&mut ada, "and back")["name"], "Grace");
 }

@@ -30,6 +30,8 @@ mod guide {
     mod pages {}
     #[doc = include_str!("../../../docs/guide/streams.md")]
     mod streams {}
+    #[doc = include_str!("../../../docs/guide/connections.md")]
+    mod connections {}
     #[doc = include_str!("../../../docs/guide/testing.md")]
     mod testing {}
     #[doc = include_str!("../../../docs/guide/execution.md")]

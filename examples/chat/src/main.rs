@@ -1,6 +1,10 @@
 //! A chat with rooms, over WebSockets. Open <http://127.0.0.1:5000> in two windows; the part after
 //! `#` in the address is the room.
+//!
+//! `chat [ADDRESS]`. With `REDIS_URL=redis://127.0.0.1/`, instances that use the same Redis server
+//! have the same rooms.
 
+use filoplume::instances::RedisChannel;
 use filoplume::prelude::*;
 use filoplume::websocket::{CloseReason, Rooms, Socket, WebSocketUpgrade};
 use serde::{Deserialize, Serialize};
@@ -10,12 +14,16 @@ const TEXT_CHARS_MAX: usize = 500;
 
 fn main() -> Result<()> {
     let address = std::env::args().nth(1);
-    app().listen(address.as_deref().unwrap_or("127.0.0.1:5000"))
+    let mut rooms = Rooms::new();
+    if let Ok(url) = std::env::var("REDIS_URL") {
+        rooms = rooms.joined(&RedisChannel::new(&url, "chat")?);
+    }
+    app(rooms).listen(address.as_deref().unwrap_or("127.0.0.1:5000"))
 }
 
-fn app() -> App {
+fn app(rooms: Rooms) -> App {
     App::new()
-        .state(Rooms::new())
+        .state(rooms)
         .get("/", || Html(include_str!("page.html")))
         .get("/rooms", |State(rooms): State<Rooms>| Json(rooms.names()))
         .websocket("/rooms/{room}", chat)
@@ -32,7 +40,7 @@ struct Said {
     text: String,
 }
 
-/// What the pages of a room receive.
+/// What the pages of a room receive. Members are those of the instance that sends it.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum News<'a> {
@@ -51,9 +59,7 @@ struct Member {
 
 impl Member {
     fn tell(&self, news: &News<'_>) -> Result<()> {
-        if let Some(room) = self.rooms.get(&self.room) {
-            room.broadcast_json(news)?;
-        }
+        self.rooms.broadcast_json(&self.room, news)?;
         Ok(())
     }
 
