@@ -45,12 +45,6 @@ impl Message {
     }
 }
 
-impl<T: AsMessage> From<T> for Message {
-    fn from(message: T) -> Self {
-        message.as_message().to_owned()
-    }
-}
-
 /// A message that is borrowed.
 ///
 /// ```
@@ -84,7 +78,8 @@ impl MessageRef<'_> {
     }
 }
 
-/// A type that can be sent as a message: strings as text, bytes as binary.
+/// A type that can be sent as a message: strings as text, bytes as binary, and a [`Message`] as what
+/// it is.
 ///
 /// ```
 /// use filoplume::websocket::{AsMessage, MessageRef};
@@ -133,6 +128,45 @@ as_message!(Bytes: Binary, &Bytes: Binary);
 impl<const N: usize> AsMessage for &[u8; N] {
     fn as_message(&self) -> MessageRef<'_> {
         MessageRef::Binary(*self)
+    }
+}
+
+impl AsMessage for Message {
+    fn as_message(&self) -> MessageRef<'_> {
+        match self {
+            Self::Text(text) => MessageRef::Text(text),
+            Self::Binary(bytes) => MessageRef::Binary(bytes),
+        }
+    }
+}
+
+impl AsMessage for &Message {
+    fn as_message(&self) -> MessageRef<'_> {
+        (*self).as_message()
+    }
+}
+
+impl AsMessage for MessageRef<'_> {
+    fn as_message(&self) -> MessageRef<'_> {
+        *self
+    }
+}
+
+macro_rules! into_message {
+    ($($type:ty),*) => {
+        $(impl From<$type> for Message {
+            fn from(message: $type) -> Self {
+                message.as_message().to_owned()
+            }
+        })*
+    };
+}
+
+into_message!(&str, String, &String, &[u8], Vec<u8>, &Vec<u8>, Bytes, &Bytes);
+
+impl<const N: usize> From<&[u8; N]> for Message {
+    fn from(message: &[u8; N]) -> Self {
+        message.as_message().to_owned()
     }
 }
 
