@@ -205,7 +205,11 @@ fn a_failed_body_is_cut_short_behind_what_was_sent_and_reported_with_its_route()
 fn a_client_that_leaves_is_noticed_while_nothing_is_sent() {
     let pushing = Pushing::start();
     type Leave = (&'static str, fn(Client));
-    let leave: [Leave; 2] = [("closes", drop), ("resets", filoplume_tests::reset)];
+    let half_closes: Leave = ("half-closes", |mut client| {
+        // The server closes the rest.
+        client.finish().read_until_end();
+    });
+    let leave = [("closes", drop as _), ("resets", filoplume_tests::reset as _), half_closes];
     for (how, leave) in leave {
         let mut client = pushing.server.client();
         let sender = pushing.get(&mut client);

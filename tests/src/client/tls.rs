@@ -1,6 +1,6 @@
 //! A client over TLS.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
@@ -41,6 +41,13 @@ impl Client {
             Socket::Tls(stream) => &stream.conn,
             _ => panic!("not a TLS connection"),
         }
+    }
+
+    /// Says that nothing more is sent, and leaves the socket open.
+    pub fn close_notify(&mut self) {
+        let Socket::Tls(stream) = &mut self.socket else { panic!("not a TLS connection") };
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
     }
 
     /// Changes the keys of a TLS session. The server has to do the same.
