@@ -21,6 +21,7 @@ mod latency;
 mod load;
 mod process;
 mod redis;
+pub mod record_client;
 mod server;
 pub mod tls;
 mod wait;

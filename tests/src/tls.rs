@@ -1,6 +1,7 @@
 //! Certificates for tests, and clients that trust them.
 
 use std::fs;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,13 +10,18 @@ use filoplume_runtime::{Server, ServerConfig, Service, Tls};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
+};
 use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::server::TestServer;
+use crate::wait::DEADLINE;
 
 /// An authority whose certificates lie in a folder that ends with it.
 #[derive(Debug)]
@@ -112,13 +118,32 @@ impl Authority {
         self.builder(version).with_client_auth_cert(certificates, key).unwrap()
     }
 
+    /// As [`client`](Self::client), with some cipher suites only.
+    pub fn client_with_suites(
+        &self,
+        version: &'static SupportedProtocolVersion,
+        is_offered: fn(CipherSuite) -> bool,
+    ) -> ClientConfig {
+        let mut provider = rustls::crypto::ring::default_provider();
+        provider.cipher_suites.retain(|suite| is_offered(suite.suite()));
+        self.builder_of(version, provider).with_no_client_auth()
+    }
+
     fn builder(
         &self,
         version: &'static SupportedProtocolVersion,
     ) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+        self.builder_of(version, rustls::crypto::ring::default_provider())
+    }
+
+    fn builder_of(
+        &self,
+        version: &'static SupportedProtocolVersion,
+        provider: CryptoProvider,
+    ) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[version])
             .unwrap()
             .with_root_certificates(roots)
@@ -175,6 +200,19 @@ impl TlsServer {
         Client::try_connect_tls(self.server.address(), "localhost", config)
             .unwrap_or_else(|error| panic!("no session: {error}"))
     }
+}
+
+/// Connects over TLS to `localhost` at this address, with the timeouts of tests.
+pub fn connect(
+    address: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    socket.set_write_timeout(Some(DEADLINE)).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    StreamOwned::new(ClientConnection::new(Arc::clone(config), name).unwrap(), socket)
 }
 
 /// Binds a server with these TLS settings.

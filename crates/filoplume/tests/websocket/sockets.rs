@@ -19,10 +19,7 @@ fn start(app: App) -> filoplume::RunningApp {
 #[test]
 fn messages_are_echoed_in_order_with_their_types() {
     let app = start(App::new().websocket("/ws", |upgrade: WebSocketUpgrade| {
-        upgrade.on_message(|socket: &Socket, message: Message| match message {
-            Message::Text(text) => socket.send(text),
-            Message::Binary(bytes) => socket.send(bytes),
-        })
+        upgrade.on_message(|socket: &Socket, message: Message| socket.send(message))
     }));
     let mut client = Client::connect(app.local_addr(), "/ws");
     client.ping(b"there?");

@@ -28,6 +28,10 @@ const REPLIES_MAX: usize = 16 * 1024;
 /// single records.
 const EMPTY_READS_MAX: u32 = 64;
 
+/// Maximum number of bytes of records that belong to one incomplete handshake message. What clients
+/// send behind the handshake is shorter, and a message in tiny records holds many times its length.
+const HELD_BYTES_MAX: usize = 32 * 1024;
+
 /// The alert for a message that cannot be read, for which rustls sends none (RFC 8446, section 6).
 const DECODE_ERROR: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 50];
 
@@ -185,8 +189,9 @@ impl Records {
         let mut received = received;
         let before = room.filled + self.content.len();
         let mut has_opened = false;
-        if !self.incoming.is_empty() {
-            // Completes the record that has begun. The others need no copy.
+        while !self.incoming.is_empty() && !received.is_empty() {
+            // Completes the record that has begun. The others need no copy, unless this one belongs
+            // to a handshake message that goes on in them.
             let missing =
                 if self.held > 0 { received.len() } else { missing(&self.incoming, received) };
             let (first, rest) = received.split_at_mut(missing);
@@ -203,11 +208,12 @@ impl Records {
             let used = self.process(received, room)?;
             has_opened |= used > 0;
             self.incoming.extend_from_slice(&received[used..]);
-        } else {
-            self.incoming.extend_from_slice(received);
         }
         let is_empty = has_opened && before == room.filled + self.content.len();
         self.empty_reads = if is_empty { self.empty_reads + 1 } else { 0 };
+        if self.held > HELD_BYTES_MAX {
+            return Err(invalid("a handshake message comes in too many records"));
+        }
         if self.empty_reads > EMPTY_READS_MAX || self.replies.len() > REPLIES_MAX {
             return Err(invalid("the peer sends records without content"));
         }
@@ -383,13 +389,13 @@ fn record_length(bytes: &[u8]) -> Option<usize> {
     Some(HEADER_BYTES + usize::from(u16::from_be_bytes([length[0], length[1]])))
 }
 
-/// Returns how many of the `received` bytes complete the record that has `begun`.
+/// Returns how many of the `received` bytes complete the record that has `begun`, at least one.
 fn missing(begun: &[u8], received: &[u8]) -> usize {
     let mut header = [0; HEADER_BYTES];
     let both = begun.iter().chain(received).take(HEADER_BYTES);
     let known = both.zip(&mut header).map(|(byte, known)| *known = *byte).count();
     let Some(length) = record_length(&header[..known]) else { return received.len() };
-    length.saturating_sub(begun.len()).min(received.len())
+    length.saturating_sub(begun.len()).clamp(1, received.len())
 }
 
 /// The content of a write, in pieces of one record each.
