@@ -5,6 +5,7 @@
 
 mod crowd;
 mod good;
+mod live;
 mod site;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use filoplume_runtime::{Metrics, ServerConfig};
 
 pub use crowd::Crowd;
 pub use good::{Answers, Good};
+pub use live::{Live, UPGRADE};
 pub use site::Site;
 
 /// How long the good clients measure without an attack.

@@ -12,10 +12,12 @@ use filoplume::extract::{Form, Json, Multipart, Query};
 use filoplume::middleware::{Csrf, CsrfToken, Sessions};
 use filoplume::prelude::{App, Body, Html, Result, Router, Session};
 use filoplume::session::MemoryStore;
-use filoplume_runtime::{Metrics, ServerConfig};
+use filoplume_runtime::{Metrics, Server, ServerConfig};
 
 use super::crowd::{self, Crowd};
+use super::live::Live;
 use crate::server::TestServer;
+use crate::tls::Authority;
 
 /// The length of the response of `/big`.
 const BIG: usize = 4 << 20;
@@ -37,6 +39,8 @@ const OUTAGE: Duration = Duration::from_secs(5);
 pub struct Site {
     server: TestServer,
     waits: Arc<Waits>,
+    live: Live,
+    authority: Authority,
 }
 
 /// Handlers that wait for a time, or until they are released.
@@ -53,13 +57,38 @@ impl Site {
     #[track_caller]
     pub fn start(config: ServerConfig) -> Self {
         let waits = Arc::new(Waits::default());
-        let app = app(&waits).build().expect("the app has no mistakes");
-        Self { server: TestServer::with(config, app), waits }
+        let live = Live::default();
+        let app = live.routes(app(&waits)).build().expect("the app has no mistakes");
+        let authority = Authority::new();
+        let server = Server::builder()
+            .bind("127.0.0.1:0")
+            .and_then(|builder| {
+                builder.bind_tls("127.0.0.1:0", authority.issue("localhost", &["localhost"]).tls())
+            })
+            .and_then(|builder| builder.config(config).build())
+            .expect("there are free ports");
+        server.spawn(app).expect("threads for the event loops");
+        Self { server: TestServer::of(server), waits, live, authority }
     }
 
     /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
+    }
+
+    /// Returns the address on which it listens for TLS.
+    pub fn tls_address(&self) -> SocketAddr {
+        self.server.server().local_addrs()[1]
+    }
+
+    /// Returns the authority of its certificate.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Returns its room and its hub.
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 
     /// Returns its metrics.
@@ -71,13 +100,24 @@ impl Site {
     /// these are fewer.
     #[track_caller]
     pub fn attackers(&self, count: usize) -> Crowd {
+        Self::attackers_at(self.address(), count)
+    }
+
+    /// As [`attackers`](Self::attackers), at the address for TLS.
+    #[track_caller]
+    pub fn tls_attackers(&self, count: usize) -> Crowd {
+        Self::attackers_at(self.tls_address(), count)
+    }
+
+    #[track_caller]
+    fn attackers_at(address: SocketAddr, count: usize) -> Crowd {
         // Both ends of a connection are in this process, and it needs some descriptors for other
         // purposes.
         let room = descriptors() / 2 - 100;
         if count > room {
             eprintln!("only {room} attackers of {count}: there are too few descriptors");
         }
-        Crowd::connect(self.address(), count.min(room))
+        Crowd::connect(address, count.min(room))
     }
 
     /// Connects one more attacker, with a blocking socket whose timeout is the deadline of tests.
