@@ -155,11 +155,14 @@ fn feed(hub: &Hub) -> App {
         .get("/feed", |State(hub): State<Hub>, last: LastEventId| hub.subscribe(&last))
 }
 
+/// How a client leaves.
+type End = fn(&mut Client);
+
 #[test]
 fn an_event_stream_over_tls_ends_with_its_client() {
     let hub = Hub::new();
     let both = Both::start(feed(&hub));
-    let ends: [(&str, fn(&mut Client)); 3] = [
+    let ends: [(&str, End); 3] = [
         ("close_notify and FIN", |client| _ = client.finish()),
         ("only FIN", |client| client.tcp().shutdown(Shutdown::Write).unwrap()),
         ("close_notify, then FIN", |client| {
@@ -239,7 +242,7 @@ fn coded_contents_are_decoded_over_tls_while_they_arrive() {
         .with(middleware::Decompression::new().bytes_max(1 << 23));
     let both = Both::start(app);
     let content: Vec<u8> =
-        (0..LENGTH).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        (0..LENGTH).map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]).collect();
     let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     coder.write_all(&content).unwrap();
     let coded = coder.finish().unwrap();

@@ -1,5 +1,5 @@
-//! The floor of a broadcast: accepts WebSockets, never reads from them, and writes the same bytes to
-//! all of them, one after the other, on one thread: `live_raw ADDRESS`.
+//! The floor of a broadcast: accepts WebSockets, never reads from them, and writes the same bytes
+//! to all of them, one after the other, on one thread: `live_raw ADDRESS`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -78,8 +78,8 @@ impl MessageRef<'_> {
     }
 }
 
-/// A type that can be sent as a message: strings as text, bytes as binary, and a [`Message`] as what
-/// it is.
+/// A type that can be sent as a message: strings as text, bytes as binary, and a [`Message`] as
+/// what it is.
 ///
 /// ```
 /// use filoplume::websocket::{AsMessage, MessageRef};
