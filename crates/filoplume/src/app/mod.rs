@@ -7,6 +7,7 @@ mod shutdown;
 
 use std::error::Error as StdError;
 use std::fmt;
+#[cfg(unix)]
 use std::path::PathBuf;
 
 use filoplume_runtime::{Method, Response, ServerConfig};
@@ -54,6 +55,7 @@ pub struct App {
     pub(crate) config: Option<ServerConfig>,
     pub(crate) settings: Settings,
     shutdown_hooks: ShutdownHooks,
+    #[cfg(unix)]
     pub(crate) hot_restart: Option<PathBuf>,
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(unix)]
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 

@@ -21,6 +21,17 @@ use crate::engine::listener::{Accepted, Entry};
 use crate::protocol::Guest;
 use crate::transport::{Peer, Transport};
 
+/// Apple's systems have neither flag. A Rust program ignores the signal, and the descriptor is told
+/// afterwards that it is closed in other programs.
+#[cfg(target_vendor = "apple")]
+const SEND_FLAGS: SendFlags = SendFlags::empty();
+#[cfg(target_vendor = "apple")]
+const RECEIVE_FLAGS: RecvFlags = RecvFlags::empty();
+#[cfg(not(target_vendor = "apple"))]
+const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(not(target_vendor = "apple"))]
+const RECEIVE_FLAGS: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+
 /// Kind, flags, address family, unused, port, unused, length of the leftover, address.
 const HEADER_BYTES: usize = 28;
 
@@ -91,7 +102,7 @@ fn send(mut stream: &UnixStream, header: &[u8], socket: Option<BorrowedFd<'_>>) 
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let sent = loop {
-        match sendmsg(stream, &[IoSlice::new(header)], &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(stream, &[IoSlice::new(header)], &mut control, SEND_FLAGS) {
             Err(rustix::io::Errno::INTR) => {}
             result => break result?,
         }
@@ -108,7 +119,7 @@ pub(super) fn receive(stream: &mut UnixStream) -> io::Result<Item> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         let parts = &mut [IoSliceMut::new(&mut header)];
-        match recvmsg(&*stream, parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(&*stream, parts, &mut control, RECEIVE_FLAGS) {
             Err(rustix::io::Errno::INTR) => {}
             result => break result?.bytes,
         }
@@ -120,6 +131,10 @@ pub(super) fn receive(stream: &mut UnixStream) -> io::Result<Item> {
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(sockets) = message {
             socket = sockets.last();
+            #[cfg(target_vendor = "apple")]
+            if let Some(socket) = &socket {
+                rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC)?;
+            }
         }
     }
     stream.read_exact(&mut header[received..])?;

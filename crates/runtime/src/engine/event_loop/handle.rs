@@ -47,6 +47,7 @@ pub(crate) enum Message {
     #[cfg(unix)]
     Resume(Box<Resumed>),
     /// Another thread checks whether the loop responds.
+    #[cfg(unix)]
     Ping(Sender<()>),
     /// Another loop has closed an idle connection.
     RoomMade,

@@ -329,6 +329,7 @@ impl EventLoop {
             }
             #[cfg(unix)]
             Message::Resume(resumed) => Some(self.resume(*resumed, now)),
+            #[cfg(unix)]
             Message::Ping(sender) => {
                 // The one who asks may have given up.
                 let _ = sender.send(());
