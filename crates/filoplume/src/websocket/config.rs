@@ -6,9 +6,10 @@ use filoplume_websocket::Limits;
 #[cfg(feature = "websocket-deflate")]
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
 
-/// Most bytes that may wait for a slow peer: the longest message with some room. A peer that reads
-/// more slowly than others write must not fill the memory.
-pub(super) const UNSENT_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Most bytes that may wait for a slow peer, as for a raw connection. A longer message is accepted
+/// if nothing else waits. A thousand peers that do not read hold half a gigabyte with it, because as
+/// much may be under way.
+pub(super) const UNSENT_BYTES_MAX: usize = 256 * 1024;
 /// Proxies and address translators forget connections that were silent for a minute.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// A phone may need some seconds to wake up.

@@ -230,8 +230,8 @@ impl WebSocketUpgrade {
         self
     }
 
-    /// Sets how many bytes may wait for the peer before [`Socket::send`] fails. Default: 2 MiB. As
-    /// much may be under way in addition.
+    /// Sets how many bytes may wait for the peer before [`Socket::send`] fails. Default: 256 KiB.
+    /// As much may be under way in addition.
     pub fn unsent_bytes_max(mut self, bytes: usize) -> Self {
         self.config.unsent_bytes_max = bytes;
         self
