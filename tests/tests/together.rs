@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use filoplume::prelude::*;
@@ -131,7 +132,7 @@ fn sockets_and_rooms_work_over_tls() {
             assert_eq!(socket.read().unwrap(), Message::Pong(b"there?".as_slice().into()));
             if path == "/loop" {
                 // Messages of several records, one after the other, from another thread.
-                let texts: Vec<String> = (0..20).map(|n| format!("{n:<20000}")).collect();
+                let texts: Vec<String> = (0..10).map(|n| format!("{n:<20000}")).collect();
                 for text in &texts {
                     assert_eq!(room.broadcast(text).sent, 1);
                 }
@@ -273,9 +274,35 @@ fn coded_contents_are_decoded_over_tls_while_they_arrive() {
                 sent.len()
             ));
             client.send(sent);
-            assert_eq!(client.response().status, expected, "{over:?}");
+            let response = client.try_response();
+            let response = response.unwrap_or_else(|ended| {
+                panic!("{expected} over {over:?}: {ended}, {:?}", both.app.server().metrics())
+            });
+            assert_eq!(response.status, expected, "{over:?}");
         }
     }
+}
+
+/// The end of the handshake and the first request may arrive together, the rest of the request while
+/// the handshake is computed. Many clients at once, because that is a matter of moments.
+#[test]
+fn a_request_right_behind_the_handshake_is_answered() {
+    let app = App::new().post("/length", |content: String| content.len().to_string());
+    let both = Both::start(app);
+    let content = vec![b'x'; 16_000];
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for over in both.ways().into_iter().cycle().take(60) {
+                    let mut client = both.client(&over);
+                    client
+                        .send("POST /length HTTP/1.1\r\nHost: t\r\nContent-Length: 16000\r\n\r\n");
+                    client.send(&content);
+                    assert_eq!(client.response().text(), "16000", "{over:?}");
+                }
+            });
+        }
+    });
 }
 
 /// An app that gives the senders of its bodies to the test.

@@ -246,6 +246,9 @@ fn receive(
             records.has_ended()
         });
         if room.filled > 0 || has_ended || room.len() == 0 {
+            // The socket may be readable, and the caller takes a short read for the last one. The
+            // poller does not report the same readiness again.
+            receiving.may_have_more |= since.is_none();
             return Ok(room.filled);
         }
         if receiving.is_truncated {
