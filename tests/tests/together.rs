@@ -283,8 +283,8 @@ fn coded_contents_are_decoded_over_tls_while_they_arrive() {
     }
 }
 
-/// The end of the handshake and the first request may arrive together, the rest of the request while
-/// the handshake is computed. Many clients at once, because that is a matter of moments.
+/// The end of the handshake and the first request may arrive together, the rest of the request
+/// while the handshake is computed. Many clients at once, because that is a matter of moments.
 #[test]
 fn a_request_right_behind_the_handshake_is_answered() {
     let app = App::new().post("/length", |content: String| content.len().to_string());
