@@ -7,7 +7,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
@@ -185,12 +186,22 @@ impl Paced {
     }
 
     /// Makes the loop handle its events and check its deadlines. Does so twice, because the loop
-    /// may have been between the two.
+    /// may have been between the two. Then waits until only the loop's thread is busy: another one
+    /// may have continued with a connection, and would see the next time.
     fn look(&mut self) {
         for _ in 0..2 {
             self.ticker.write_all(self.tick).unwrap();
             let answer = receive_until(&mut self.ticker, self.tock);
             assert!(answer.ends_with(self.tock), "{:?}", String::from_utf8_lossy(&answer));
+        }
+        let late = Instant::now() + PATIENCE;
+        loop {
+            let pool = self.server.metrics().unwrap().pool;
+            if pool.threads - pool.idle == 1 && pool.queued == 0 {
+                return;
+            }
+            assert!(Instant::now() < late, "a thread is still busy: {pool:?}");
+            thread::yield_now();
         }
     }
 

@@ -76,7 +76,7 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     // Dropped when this thread stops leading.
     let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
     #[cfg(all(test, target_os = "linux"))]
-    buffers.clock.jumps.clone_from(&engine.config.jumps);
+    buffers.clock.jump_with(engine.config.jumps.as_ref());
     let clocks = std::mem::take(&mut buffers.clocks).with_run_queue();
     event_loop.handle().led_by(clocks.thread());
     let mut worker = Worker {
@@ -112,7 +112,7 @@ pub(crate) fn follow(
     let mut buffers = Buffers::take();
     let engine = Arc::clone(&connection.loop_handle().engine);
     #[cfg(all(test, target_os = "linux"))]
-    buffers.clock.jumps.clone_from(&engine.config.jumps);
+    buffers.clock.jump_with(engine.config.jumps.as_ref());
     let clocks = std::mem::take(&mut buffers.clocks);
     let mut worker = Worker {
         engine,

@@ -256,6 +256,8 @@ impl Worker<'_> {
         }
         let mut flushed = Ok(Flushed::Paused);
         while let Ok(Flushed::Paused) = flushed {
+            // The pace counts from the last bytes that the peer has taken.
+            self.buffers.clock.refresh();
             flushed = self.flush_output(&mut connection);
         }
         self.flushed(connection, flushed)
