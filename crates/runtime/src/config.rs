@@ -216,12 +216,15 @@ impl ServerConfig {
     }
 
     /// Sets how many bytes the engine buffers for all peers together: contents, until their
-    /// handlers take or drop them, and bytes that wait to be read or sent.
+    /// handlers take or drop them, and bytes that wait to be read or sent. That includes what other
+    /// threads have queued for peers that do not read, and messages that protocols receive in
+    /// pieces.
     ///
     /// When half of it is used, the engine closes the connections of peers that are silent for a
     /// second or slower than 64 KiB/s. The last quarter is reserved for contents of up to 64 KiB;
     /// longer ones are answered with `503`. When all of it is used, a response of more than 64 KiB
-    /// ends with its connection if the peer does not take it at once.
+    /// ends with its connection if the peer does not take it at once. For connections to which
+    /// other threads send, more than 4 KiB are enough, and further bytes for them are refused.
     ///
     /// Default: a quarter of the memory of the machine or the container; 1 GiB if the system does
     /// not report it.

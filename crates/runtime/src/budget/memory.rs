@@ -82,6 +82,11 @@ impl Charge {
         self.bytes
     }
 
+    /// Returns whether the bytes count in a budget. Those of a default charge do not.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.memory.is_some()
+    }
+
     /// Changes the number of bytes if the budget allows it. A smaller number is always allowed.
     pub(crate) fn try_set(&mut self, bytes: usize) -> bool {
         let Some(memory) = &self.memory else { return true };

@@ -47,8 +47,10 @@ pub(crate) mod proxy;
 pub(crate) mod raw;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
+use crate::budget::memory::Memory;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
@@ -240,6 +242,50 @@ impl Guest {
         }
     }
 
+    /// Returns whether other threads may send to the connection.
+    #[cold]
+    pub(crate) fn is_sent_to(&self) -> bool {
+        match self {
+            Self::Http(http) => http.is_pushing(),
+            Self::Raw(_) => true,
+            Self::Preamble(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Handshake(_) => false,
+        }
+    }
+
+    /// Called when the peer does not take what it is sent. What other threads have queued for it is
+    /// charged to the memory budget until it does.
+    #[cold]
+    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+        match self {
+            Self::Http(http) => http.stall(memory),
+            Self::Raw(raw) => raw.stall(memory),
+            Self::Preamble(_) => {}
+            #[cfg(feature = "tls")]
+            Self::Handshake(_) => {}
+        }
+    }
+
+    /// Returns until when a parked connection may hold the beginning of a content or a message
+    /// while memory is short.
+    pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Http(http) => http.pressed_deadline(),
+            Self::Raw(raw) => raw.pressed_deadline(),
+            Self::Preamble(_) => None,
+            #[cfg(feature = "tls")]
+            Self::Handshake(_) => None,
+        }
+    }
+
+    /// Called before [`expire`](Self::expire), if memory is short and the peer was too slow.
+    pub(crate) fn press(&mut self) {
+        if let Self::Raw(raw) = self {
+            raw.press();
+        }
+    }
+
     /// Returns what a parked connection waits for.
     pub(crate) fn waits_for(&self, has_input: bool) -> Waiting {
         match self {
@@ -296,7 +342,8 @@ impl Guest {
             Self::Http(http) => http.take_refusal(),
             #[cfg(feature = "tls")]
             Self::Handshake(handshake) => handshake.take_refusal(),
-            Self::Preamble(_) | Self::Raw(_) => None,
+            Self::Raw(raw) => raw.take_refusal(),
+            Self::Preamble(_) => None,
         }
     }
 

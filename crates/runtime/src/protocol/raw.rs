@@ -4,19 +4,23 @@
 //! protocol on its own. It returns what it needs next as a [`Step`], and the thread that serves the
 //! connection carries it out.
 
+mod waiting;
+
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::http::Http;
 use super::{Guest, Step, Successor};
+use crate::budget::memory::Memory;
+use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
-use crate::clock::{Clock, Pace};
+use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::service::Site;
 use crate::service::mailbox::{Mailbox, WakeConnection};
-use crate::service::tcp::{Asked, Borrowed, Closed, End, Io, Protocol, TcpService};
+use crate::service::tcp::{Asked, Borrowed, Closed, End, Held, Io, Protocol, TcpService};
 use crate::transport::Peer;
 
 /// The state of a raw protocol on one connection.
@@ -31,7 +35,14 @@ pub(crate) struct Raw {
     pace: Option<Pace>,
     /// The deadline that the protocol has set.
     timeout: Option<Instant>,
-    has_expired: bool,
+    /// The deadline of the connection has passed, and this event is due.
+    expired: Option<Event>,
+    /// Whether the deadline is that of a connection while memory is short.
+    is_pressed: bool,
+    /// Why the peer was refused something, until it is counted.
+    refused: Option<Refusal>,
+    /// What the protocol itself holds of an incomplete message.
+    held: Option<Box<Held>>,
     notify_drained: bool,
     /// Whether another thread wants the protocol to be called.
     is_notified: bool,
@@ -79,6 +90,16 @@ enum Shutdown {
     Told,
 }
 
+/// What a call of the protocol may use of its connection and of the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) peer: &'a Peer,
+    pub(crate) home: &'a dyn Fn() -> Weak<dyn WakeConnection>,
+    pub(crate) token: usize,
+    pub(crate) memory: &'a Arc<Memory>,
+    pub(crate) config: &'a ServerConfig,
+}
+
 /// An event for the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -87,6 +108,7 @@ pub(crate) enum Event {
     End,
     Drained,
     Deadline,
+    MemoryPressure,
     Notified,
     Shutdown,
 }
@@ -114,7 +136,10 @@ impl Raw {
             seen: 0,
             pace: None,
             timeout: None,
-            has_expired: false,
+            expired: None,
+            is_pressed: false,
+            refused: None,
+            held: None,
             notify_drained: false,
             is_notified: false,
             shutdown: Shutdown::NotBegun,
@@ -147,8 +172,8 @@ impl Raw {
         if self.is_notified {
             return Step::Notify(Event::Notified);
         }
-        if self.has_expired {
-            return Step::Notify(Event::Deadline);
+        if let Some(event) = self.expired {
+            return Step::Notify(event);
         }
         if self.notify_drained {
             return Step::Notify(Event::Drained);
@@ -171,11 +196,12 @@ impl Raw {
             Stage::Open => Step::Again,
             // Closing a socket with unread input, or before further input arrives, resets the
             // connection, and the output may be lost.
-            Stage::Closing(_) if self.input == Side::Open && !self.has_expired => Step::Linger,
+            Stage::Closing(_) if self.input == Side::Open && self.expired.is_none() => Step::Linger,
             Stage::Closing(_) => Step::Close,
             Stage::Lingering(..) => {
                 buffers.input.clear();
-                if self.has_expired || self.input != Side::Open { Step::Close } else { Step::Read }
+                let is_over = self.expired.is_some() || self.input != Side::Open;
+                if is_over { Step::Close } else { Step::Read }
             }
             Stage::Leaving(_) => self.step_leaving(buffers),
         }
@@ -208,11 +234,11 @@ impl Raw {
     pub(crate) fn call(
         &mut self,
         event: Event,
-        of: (&Peer, &dyn Fn() -> Weak<dyn WakeConnection>, usize),
+        of: Surroundings<'_>,
         asked: &mut Asked,
         buffers: &mut Buffers,
     ) -> usize {
-        let (peer, home, token) = of;
+        let Surroundings { peer, home, token, memory, config } = of;
         if let Actor::Expected(service) = &self.actor {
             self.actor = Actor::Present(service.accept(*peer));
         }
@@ -227,6 +253,9 @@ impl Raw {
             mailbox: &mut self.mailbox,
             home,
             token,
+            held: &mut self.held,
+            memory,
+            config,
         };
         let mut used = 0;
         match event {
@@ -238,6 +267,7 @@ impl Raw {
             }
             Event::Drained => protocol.drained(&mut io),
             Event::Deadline => protocol.deadline(&mut io),
+            Event::MemoryPressure => protocol.memory_pressure(&mut io),
             Event::Notified => protocol.notified(&mut io),
             Event::Shutdown => protocol.shutdown(&mut io),
         }
@@ -295,13 +325,18 @@ impl Raw {
         config: &ServerConfig,
     ) -> Borrowed {
         let Asked { sent_back: Borrowed(mut sent_back), end, timeout, .. } = asked;
+        self.refused = self.refused.or(asked.refused);
         match event {
             Event::Open => self.stage = Stage::Open,
             Event::End => self.input = Side::Told,
             Event::Drained => self.notify_drained = false,
             Event::Deadline => {
-                self.has_expired = false;
+                self.expired = None;
                 self.timeout = None;
+                self.pace = None;
+            }
+            Event::MemoryPressure => {
+                self.expired = None;
                 self.pace = None;
             }
             Event::Notified => self.is_notified = false,
@@ -343,7 +378,9 @@ impl Raw {
         match end {
             End::Close => self.close(match self.input {
                 _ if event == Event::Shutdown => Closed::Shutdown,
-                Side::Open if event == Event::Deadline => Closed::TimedOut,
+                Side::Open if matches!(event, Event::Deadline | Event::MemoryPressure) => {
+                    Closed::TimedOut
+                }
                 Side::Open => Closed::ByProtocol,
                 Side::Ended | Side::Told => Closed::ByPeer,
             }),
@@ -377,7 +414,8 @@ impl Raw {
         self.seen = 0;
         self.pace = None;
         self.timeout = None;
-        self.has_expired = false;
+        self.expired = None;
+        self.held = None;
         self.notify_drained = false;
         if self.input == Side::Told {
             self.input = Side::Ended;
@@ -403,13 +441,6 @@ impl Raw {
         }
     }
 
-    /// Called when `bytes` bytes have arrived.
-    pub(crate) fn has_read(&mut self, bytes: usize, now: Instant) {
-        if let Some(pace) = &mut self.pace {
-            pace.advance(bytes, now);
-        }
-    }
-
     /// Called when the peer has closed its direction.
     pub(crate) fn end_of_input(&mut self) {
         if self.input == Side::Open {
@@ -417,40 +448,8 @@ impl Raw {
         }
     }
 
-    /// Called when the deadline has passed. If `is_stuck`, the peer does not read its output, so
-    /// nothing more is sent.
-    pub(crate) fn expire(&mut self, is_stuck: bool) {
-        if is_stuck {
-            self.break_off(Closed::TimedOut);
-        } else {
-            self.has_expired = true;
-        }
-    }
-
-    /// Tells the protocol that the server shuts down, once and if there is no incomplete message.
-    /// Returns whether it has to be told.
-    pub(crate) fn drain(&mut self) -> bool {
-        let is_idle = self.seen == 0
-            && self.input == Side::Open
-            && matches!(self.stage, Stage::New | Stage::Open);
-        if is_idle && self.shutdown == Shutdown::NotBegun {
-            self.shutdown = Shutdown::Due;
-        }
-        is_idle && self.shutdown == Shutdown::Due
-    }
-
-    /// Returns the deadline for the peer to send more, or the protocol's own deadline, if the
-    /// connection waits from now on. `None` keeps the current deadline.
-    #[inline(always)]
-    pub(crate) fn deadline(&self, clock: &Clock, config: &ServerConfig) -> Option<Instant> {
-        match self.stage {
-            Stage::Lingering(_, until) => Some(until),
-            _ => match (self.timeout, &self.pace) {
-                (Some(timeout), _) => Some(timeout),
-                (None, Some(pace)) => Some(pace.deadline()),
-                (None, None) => Some(clock.after(config.keep_alive_timeout)),
-            },
-        }
+    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refused.take()
     }
 
     /// Takes the protocol out, together with the reason of the end. It gets no more events.
@@ -458,6 +457,7 @@ impl Raw {
         if let Some(mailbox) = self.mailbox.take() {
             mailbox.queue.close();
         }
+        self.held = None;
         let reason = match self.stage {
             Stage::Closing(reason) | Stage::Lingering(reason, _) => reason,
             _ => Closed::Shutdown,

@@ -3,17 +3,22 @@
 //! A [`SendQueue`] knows no loop: each change returns whether the loop must be notified. One
 //! notification covers everything that is queued until the owner of the connection takes it. A
 //! [`Mailbox`] is a queue and the loop to notify.
+//!
+//! While the peer takes what it is sent, bytes pass through a queue within a turn of its loop, and
+//! are not counted. If the socket does not take everything, the owner calls [`SendQueue::stall`]:
+//! what waits is charged to the memory budget until the owner takes it.
 
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
 use filoplume_http1::Headers;
 
+use crate::budget::memory::{Charge, Memory};
 use crate::sync::{Condvar, Mutex};
 
 /// The event loop of a connection, as far as senders use it.
@@ -88,6 +93,8 @@ pub(crate) struct SendQueue {
     queued: Mutex<Queued>,
     /// Notified when bytes are taken, and when the queue ends.
     room: Condvar,
+    /// Whether the peer does not take what it is sent. Changes under the lock.
+    is_stalled: AtomicBool,
 }
 
 /// Bytes that are sent in one piece, unless they are long.
@@ -125,6 +132,8 @@ pub(crate) enum End {
 pub(crate) enum Refused {
     /// Too many bytes wait already.
     Full,
+    /// The peer does not take what it is sent, and the memory budget is used up.
+    OutOfMemory,
     /// A sender has ended the bytes.
     Ended,
     /// The server stops.
@@ -154,6 +163,11 @@ struct Queued {
     is_notified: bool,
     /// Whether the server stops.
     is_stopping: bool,
+    /// Bytes for the same peer that its protocol keeps in a queue of its own. Known only while the
+    /// peer does not take what it is sent.
+    elsewhere: usize,
+    /// The share of the memory budget. Counted while the peer does not take what it is sent.
+    charge: Charge,
 }
 
 #[derive(Debug)]
@@ -162,6 +176,13 @@ enum State {
     Ending(End),
     /// The owner has taken the end, or the connection is closed. Bytes are refused with this.
     Closed(Refused),
+}
+
+impl Refused {
+    /// Returns whether the bytes may be accepted later.
+    fn is_temporary(self) -> bool {
+        matches!(self, Self::Full | Self::OutOfMemory)
+    }
 }
 
 impl End {
@@ -175,21 +196,36 @@ impl End {
 }
 
 impl Queued {
-    /// Returns whether these bytes may be queued.
-    fn admit(&self, part: &Part) -> Result<(), Refused> {
+    /// Returns why bytes are refused from now on.
+    fn refusal(&self) -> Option<Refused> {
         match &self.state {
-            State::Open => {}
-            State::Ending(end) => return Err(end.refusal()),
-            State::Closed(refused) => return Err(*refused),
+            State::Open => None,
+            State::Ending(end) => Some(end.refusal()),
+            State::Closed(refused) => Some(*refused),
+        }
+    }
+
+    /// Returns whether these bytes may be queued, and charges them.
+    fn admit(&mut self, part: &Part) -> Result<(), Refused> {
+        if let Some(refused) = self.refusal() {
+            return Err(refused);
         }
         // Bytes that are longer than the bound are accepted if nothing else is queued. Otherwise
         // they could never be sent.
-        let replaced = self.same_key(part).map_or(0, |index| self.parts[index].bytes.len());
-        let others = self.bytes - replaced;
+        let replaced = self.same_key(part).map(|index| self.parts[index].bytes.len());
+        let others = self.bytes - replaced.unwrap_or(0);
         if others > 0 && others + part.bytes.len() > self.bytes_max {
             return Err(Refused::Full);
         }
-        Ok(())
+        let place = if replaced.is_some() { 0 } else { size_of::<Part>() };
+        let cost = self.cost() - replaced.unwrap_or(0) + part.bytes.len() + place;
+        if self.charge.try_set(cost) { Ok(()) } else { Err(Refused::OutOfMemory) }
+    }
+
+    /// Returns the memory that waits for the peer. Each part has a place of its own: many short
+    /// ones take more than their bytes.
+    fn cost(&self) -> usize {
+        self.bytes + self.parts.len() * size_of::<Part>() + self.elsewhere
     }
 
     /// Returns the waiting part that this one replaces.
@@ -262,8 +298,14 @@ impl SendQueue {
             state: State::Open,
             is_notified: false,
             is_stopping: false,
+            elsewhere: 0,
+            charge: Charge::default(),
         };
-        Self { queued: Mutex::new(queued), room: Condvar::new() }
+        Self {
+            queued: Mutex::new(queued),
+            room: Condvar::new(),
+            is_stalled: AtomicBool::new(false),
+        }
     }
 
     /// Sets the number of bytes that may wait.
@@ -272,16 +314,15 @@ impl SendQueue {
     }
 
     /// Queues bytes. Returns whether the loop must be notified. With a deadline, waits until then
-    /// for others to be taken.
+    /// for others to be taken: there is room then, and what the peer takes needs no memory.
     pub(crate) fn put(&self, part: Part, deadline: Option<Instant>) -> Result<bool, Refused> {
         let mut queued = self.queued.lock();
+        let mut is_last_try = deadline.is_none();
         while let Err(refused) = queued.admit(&part) {
-            let (Refused::Full, Some(deadline)) = (refused, deadline) else { return Err(refused) };
-            let (woken, timed_out) = self.room.wait_until(queued, deadline);
-            queued = woken;
-            if timed_out && queued.admit(&part) == Err(Refused::Full) {
-                return Err(Refused::Full);
-            }
+            let (true, Some(deadline)) = (refused.is_temporary() && !is_last_try, deadline) else {
+                return Err(refused);
+            };
+            (queued, is_last_try) = self.room.wait_until(queued, deadline);
         }
         if part.bytes.is_empty() {
             return Ok(false);
@@ -323,10 +364,56 @@ impl SendQueue {
         }
     }
 
+    /// Charges what waits from now on, because the socket did not take everything that was sent
+    /// before. Called by the owner before the connection waits.
+    #[cold]
+    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+        let mut queued = self.queued.lock();
+        if matches!(queued.state, State::Closed(_)) {
+            return;
+        }
+        if !queued.charge.is_counted() {
+            queued.charge = Charge::of(memory);
+        }
+        let cost = queued.cost();
+        queued.charge.set(memory, cost);
+        self.is_stalled.store(true, Ordering::Release);
+    }
+
+    /// Sets how many bytes a protocol keeps in a queue of its own. They are refused if they do not
+    /// fit into the memory budget. While the peer takes what it is sent, this does nothing.
+    pub(crate) fn set_elsewhere(&self, bytes: usize) -> Result<(), Refused> {
+        if !self.is_stalled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut queued = self.queued.lock();
+        if !queued.charge.is_counted() {
+            return Ok(());
+        }
+        let cost = queued.cost() - queued.elsewhere + bytes;
+        if !queued.charge.try_set(cost) {
+            return Err(Refused::OutOfMemory);
+        }
+        queued.elsewhere = bytes;
+        Ok(())
+    }
+
+    /// Stops charging. Returns whether bytes were charged until now.
+    fn resume(&self, queued: &mut Queued) -> bool {
+        if !queued.charge.is_counted() {
+            return false;
+        }
+        queued.charge = Charge::default();
+        queued.elsewhere = 0;
+        self.is_stalled.store(false, Ordering::Release);
+        true
+    }
+
     /// Appends all queued bytes to the output. Returns whether the connection must be closed after
     /// them.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         let mut queued = self.queued.lock();
+        self.resume(&mut queued);
         queued.take_all(output);
         let must_close = !matches!(queued.state, State::Open);
         drop(queued);
@@ -350,6 +437,7 @@ impl SendQueue {
         begin: impl FnOnce(usize, &mut Vec<u8>),
     ) -> (usize, Rest) {
         let mut queued = self.queued.lock();
+        let was_stalled = self.resume(&mut queued);
         let taken = queued.bytes.min(bytes_max);
         if taken > 0 {
             begin(taken, output);
@@ -363,7 +451,7 @@ impl SendQueue {
         queued.is_notified = has_rest;
         let rest = if has_rest { Rest::Some } else { queued.take_end() };
         drop(queued);
-        if taken > 0 {
+        if taken > 0 || was_stalled {
             self.room.notify_all();
         }
         (taken, rest)
@@ -372,12 +460,9 @@ impl SendQueue {
     /// Drops the queued bytes and refuses more, because the connection is closed.
     pub(crate) fn close(&self) {
         let mut queued = self.queued.lock();
-        queued.state = State::Closed(match &queued.state {
-            State::Open => Refused::Gone,
-            State::Ending(end) => end.refusal(),
-            State::Closed(refused) => *refused,
-        });
+        queued.state = State::Closed(queued.refusal().unwrap_or(Refused::Gone));
         queued.bytes = 0;
+        self.resume(&mut queued);
         // Dropped without the lock: they may be the last handle of a program's buffer.
         let parts = mem::take(&mut queued.parts);
         drop(queued);
@@ -387,11 +472,7 @@ impl SendQueue {
 
     /// Returns why bytes would be refused, other than for lack of room.
     pub(crate) fn check(&self) -> Result<(), Refused> {
-        let admitted = self.queued.lock().admit(&Part::from(Bytes::new()));
-        match admitted {
-            Err(Refused::Full) | Ok(()) => Ok(()),
-            Err(refused) => Err(refused),
-        }
+        self.queued.lock().refusal().map_or(Ok(()), Err)
     }
 
     /// Returns the number of bytes that wait.

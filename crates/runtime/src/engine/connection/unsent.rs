@@ -41,6 +41,11 @@ pub(crate) enum Flushed {
 /// connections of the loop would wait for that.
 const TURN_BYTES: usize = 256 * 1024;
 
+/// The maximum length of short output of a connection that other threads send to. It is less than
+/// [`SHORT_BYTES`], because a program may send to all connections at once, and none of them has
+/// asked for it.
+const SHORT_BYTES_PUSHED: usize = 4 * 1024;
+
 impl Unsent {
     /// Returns when the peer must have taken more of them.
     pub(crate) fn deadline(&self) -> Instant {
@@ -113,6 +118,9 @@ impl Connection {
                     return Ok(Flushed::All);
                 }
                 self.keep_unsent(written, &Bytes::new(), buffers, config);
+                if self.is_too_much() {
+                    return self.flush_or_end(buffers.clock.now());
+                }
             }
         }
         self.flush_with(&Bytes::new(), buffers, config)
@@ -168,7 +176,8 @@ impl Connection {
     /// Returns whether the kept bytes are not short and the memory budget is used up.
     fn is_too_much(&self) -> bool {
         let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes());
-        own > SHORT_BYTES && self.loop_handle.engine.memory.is_used_up()
+        let short = if self.guest.is_sent_to() { SHORT_BYTES_PUSHED } else { SHORT_BYTES };
+        own > short && self.loop_handle.engine.memory.is_used_up()
     }
 
     /// Writes as much as the socket takes, regardless of turns. Fails if bytes remain, because

@@ -44,6 +44,7 @@ impl EventLoop {
         for token in late {
             let Some(connection) = self.slab.parked_mut(token) else { continue };
             connection.deadline = now;
+            connection.guest.press();
             self.ready.push(token, Readiness::Expired);
         }
         Some(PRESSURE_CHECK_INTERVAL)
@@ -63,7 +64,7 @@ impl Connection {
                 let begun_at = self.deadline.checked_sub(head_timeout)?;
                 Some(begun_at + PRESSED_HEAD_TIMEOUT)
             }
-            Waiting::Other => self.guest.as_http()?.pressed_deadline(),
+            Waiting::Other => self.guest.pressed_deadline(),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::run::{CallOutcome, run};
 use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::protocol::Guest;
-use crate::protocol::raw::Event;
+use crate::protocol::raw::{Event, Surroundings};
 use crate::service::mailbox::WakeConnection;
 use crate::service::tcp::{Asked, Borrowed, Closed};
 
@@ -25,12 +25,14 @@ impl Worker<'_> {
         let mut asked = Asked::default();
         let mut used = 0;
         let (result, call_outcome) = run(lead, clocks, engine, loop_handle, route, || {
-            used = raw.call(
-                event,
-                (peer, &|| Arc::downgrade(loop_handle) as Weak<dyn WakeConnection>, *token),
-                &mut asked,
-                buffers,
-            );
+            let of = Surroundings {
+                peer,
+                home: &|| Arc::downgrade(loop_handle) as Weak<dyn WakeConnection>,
+                token: *token,
+                memory: &engine.memory,
+                config: &engine.config,
+            };
+            used = raw.call(event, of, &mut asked, buffers);
         });
         self.record_call(&mut connection, call_outcome);
         let Guest::Raw(raw) = &mut connection.guest else {

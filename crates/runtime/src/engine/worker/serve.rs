@@ -287,6 +287,7 @@ impl Worker<'_> {
         let has_input = !self.buffers.input.is_empty();
         if let Some(unsent) = &connection.unsent {
             connection.deadline = unsent.deadline();
+            connection.guest.stall(&self.engine.memory);
         } else if self.engine.is_draining() {
             #[cfg(unix)]
             if self.engine.may_hand_over(&connection) {

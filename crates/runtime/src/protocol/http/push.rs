@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use filoplume_http1::{CHUNK_END, Headers, encode_chunk_head, encode_last_chunk};
 
 use super::send::SendFraming;
 use super::{Http, Stage, Step};
+use crate::budget::memory::Memory;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
@@ -96,6 +97,16 @@ impl Http {
         if let Stage::Pushing(pushing) = &self.stage {
             if let Some(mailbox) = pushing.body.mailbox() {
                 mailbox.attach(event_loop, token);
+            }
+        }
+    }
+
+    /// Called when the client does not take what it is sent: what waits for it is charged.
+    #[cold]
+    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+        if let Stage::Pushing(pushing) = &self.stage {
+            if let Some(mailbox) = pushing.body.mailbox() {
+                mailbox.queue.stall(memory);
             }
         }
     }

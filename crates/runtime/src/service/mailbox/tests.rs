@@ -89,3 +89,66 @@ fn bytes_behind_an_end_are_refused_with_its_reason() {
     queue.stop(false);
     assert_eq!((queue.check(), queue.is_stopping()), (Ok(()), true));
 }
+
+/// What a part takes beside its bytes.
+const PLACE: usize = size_of::<Part>();
+
+#[test]
+fn what_waits_is_charged_only_while_the_peer_does_not_take_what_it_is_sent() {
+    let memory = Memory::new(Some(100_000));
+    let queue = SendQueue::new(1000);
+    queue.put(part("before"), None).unwrap();
+    queue.set_elsewhere(500).unwrap();
+    assert_eq!(memory.used(), 0);
+    queue.stall(&memory);
+    assert_eq!(memory.used(), PLACE + 6, "what was queued before counts as well");
+    queue.put(part("later"), None).unwrap();
+    queue.set_elsewhere(500).unwrap();
+    queue.set_elsewhere(600).unwrap();
+    queue.stall(&memory);
+    assert_eq!(memory.used(), 2 * PLACE + 611, "nothing is counted twice");
+    let (bytes, _) = take(&queue, 8);
+    assert_eq!((bytes.as_str(), memory.used()), ("8:beforela", 0));
+    queue.put(part("again"), None).unwrap();
+    assert_eq!(memory.used(), 0);
+    queue.stall(&memory);
+    assert_eq!(memory.used(), 2 * PLACE + 8, "the other queue was emptied");
+    queue.close();
+    queue.stall(&memory);
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn a_part_that_is_replaced_is_not_charged_any_more() {
+    let memory = Memory::new(Some(100_000));
+    let queue = SendQueue::new(1000);
+    queue.stall(&memory);
+    for text in ["long enough", "short", "short"] {
+        queue.put(keyed(1, text), None).unwrap();
+    }
+    assert_eq!(memory.used(), PLACE + 5);
+}
+
+#[test]
+fn bytes_beyond_the_budget_are_refused_until_the_peer_reads() {
+    let memory = Memory::new(Some(PLACE + 10));
+    let queue = SendQueue::new(1000);
+    queue.stall(&memory);
+    queue.put(part("12345"), None).unwrap();
+    assert_eq!(queue.put(part("6789"), None), Err(Refused::OutOfMemory));
+    assert_eq!(queue.set_elsewhere(6), Err(Refused::OutOfMemory));
+    assert_eq!(queue.set_elsewhere(5), Ok(()));
+    assert_eq!(memory.used(), PLACE + 10, "what was refused is not counted");
+    let deadline = Some(Instant::now());
+    assert_eq!(queue.put(part("6789"), deadline), Err(Refused::OutOfMemory), "after the deadline");
+    // A sender that waits goes on when everything before is taken, even if that was not in here.
+    let deadline = Some(Instant::now() + std::time::Duration::from_secs(30));
+    let waits = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| queue.put(part("6789"), deadline));
+        while !waits.is_finished() {
+            take(&queue, 100);
+        }
+        waits.join().unwrap()
+    });
+    assert!(waits.is_ok());
+}

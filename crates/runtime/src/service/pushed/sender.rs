@@ -52,6 +52,9 @@ pub enum SendError {
     /// As many bytes as the [capacity](super::Pushed::capacity) wait for the client. The caller
     /// decides whether to drop the bytes, to try again, or to end the response.
     Full,
+    /// The client does not read what it is sent, and the memory for what all clients have not read
+    /// is used up ([`memory_max`](crate::ServerConfig::memory_max)). The same choice as for `Full`.
+    OutOfMemory,
     /// The client has gone, or gets no body, as for `HEAD`.
     Gone,
     /// The server shuts down and completes a body that is [endless](super::Pushed::endless).
@@ -63,7 +66,7 @@ pub enum SendError {
 impl SendError {
     /// Returns whether later bytes may be accepted.
     pub fn is_temporary(self) -> bool {
-        self == Self::Full
+        matches!(self, Self::Full | Self::OutOfMemory)
     }
 }
 
@@ -71,6 +74,7 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the client does not read what it is sent",
+            Self::OutOfMemory => "the memory for what clients have not read is used up",
             Self::Gone => "the client has gone",
             Self::Stopping => "the server is shutting down",
             Self::Ended => "the response was ended by another sender",
@@ -84,6 +88,7 @@ impl From<SendError> for io::Error {
     fn from(error: SendError) -> Self {
         let kind = match error {
             SendError::Full => io::ErrorKind::WouldBlock,
+            SendError::OutOfMemory => io::ErrorKind::OutOfMemory,
             _ => io::ErrorKind::BrokenPipe,
         };
         Self::new(kind, error)
@@ -94,6 +99,7 @@ impl From<Refused> for SendError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full => Self::Full,
+            Refused::OutOfMemory => Self::OutOfMemory,
             Refused::Gone => Self::Gone,
             Refused::Stopping => Self::Stopping,
             Refused::Ended => Self::Ended,
@@ -106,7 +112,7 @@ impl Sender {
         Self { shared }
     }
 
-    /// Sends bytes. Waits while too many bytes wait for the client.
+    /// Sends bytes. Waits while too many bytes wait for the client, or there is no memory for more.
     ///
     /// # Errors
     ///
@@ -120,7 +126,7 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// If too many bytes wait or the body has ended.
+    /// If too many bytes wait, there is no memory for more or the body has ended.
     pub fn try_send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
         self.put(bytes.into().into(), None)
     }

@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::Protocol;
 use super::sender::{QUEUED_BYTES_MAX, Sender};
+use crate::budget::memory::{Charge, Memory};
+use crate::budget::refusal::Refusal;
+use crate::clock::Pace;
+use crate::config::ServerConfig;
 use crate::service::Site;
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::mailbox::{Mailbox, WakeConnection};
@@ -48,6 +52,16 @@ pub struct Io<'a> {
     pub(crate) mailbox: &'a mut Option<Arc<Mailbox>>,
     pub(crate) home: &'a dyn Fn() -> Weak<dyn WakeConnection>,
     pub(crate) token: usize,
+    pub(crate) held: &'a mut Option<Box<Held>>,
+    pub(crate) memory: &'a Arc<Memory>,
+    pub(crate) config: &'a ServerConfig,
+}
+
+/// What a protocol keeps of an incomplete message in buffers of its own.
+pub(crate) struct Held {
+    charge: Charge,
+    /// The pace that the peer must keep while memory is short.
+    pub(crate) pace: Pace,
 }
 
 /// What a protocol requested during one call.
@@ -61,6 +75,8 @@ pub(crate) struct Asked {
     pub(crate) timeout: Option<Instant>,
     pub(crate) notify_drained: bool,
     pub(crate) resume: bool,
+    /// Why the engine has refused what the protocol asked for.
+    pub(crate) refused: Option<Refusal>,
 }
 
 /// A number of bytes at the start of the input of the protocol.
@@ -139,6 +155,49 @@ impl Io<'_> {
     /// uses it, so that a peer that reads slowly does not make it produce without end.
     pub fn resume(&mut self) {
         self.asked_cold().resume = true;
+    }
+
+    /// Sets how many bytes of an incomplete message the protocol keeps in buffers of its own. They
+    /// are charged to the server's memory budget
+    /// ([`memory_max`](crate::ServerConfig::memory_max)), as input that is left unused is anyway.
+    /// While memory is short, a peer that does not continue its message causes a call of
+    /// [`memory_pressure`](super::Protocol::memory_pressure). Returns whether there is memory for
+    /// them. If there is none, the protocol frees them and closes the connection.
+    ///
+    /// ```
+    /// use filoplume_runtime::tcp::{Io, Protocol};
+    ///
+    /// /// Sends whole lines back.
+    /// struct Collect(Vec<u8>);
+    ///
+    /// impl Protocol for Collect {
+    ///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+    ///         self.0.extend_from_slice(bytes);
+    ///         if self.0.ends_with(b"\n") {
+    ///             io.send(&std::mem::take(&mut self.0));
+    ///         }
+    ///         if !io.set_held(self.0.capacity()) {
+    ///             io.close();
+    ///         }
+    ///         bytes.len()
+    ///     }
+    /// }
+    /// ```
+    pub fn set_held(&mut self, bytes: usize) -> bool {
+        if bytes == 0 {
+            *self.held = None;
+            return true;
+        }
+        let held = self.held.get_or_insert_with(|| {
+            let Self { config, memory, now, .. } = self;
+            let pace = Pace::new(*now, config.content_timeout, config.bytes_per_second_min);
+            Box::new(Held { charge: Charge::of(memory), pace })
+        });
+        let has_memory = held.charge.try_set(bytes);
+        if !has_memory {
+            self.asked_cold().refused = Some(Refusal::Memory);
+        }
+        has_memory
     }
 
     /// Returns a handle with which any thread can send to this connection while it is open.

@@ -44,7 +44,7 @@ use crate::transport::Peer;
 pub use bytes::{Bytes, bytes};
 pub use http::{Http, http};
 pub use io::Io;
-pub(crate) use io::{Asked, Borrowed, End};
+pub(crate) use io::{Asked, Borrowed, End, Held};
 pub use lines::{Lines, lines};
 pub use messages::{Messages, messages};
 pub use reply::Reply;
@@ -161,6 +161,14 @@ pub trait Protocol: Send + 'static {
     /// middle of a message ([`content_timeout`](crate::ServerConfig::content_timeout)). The default
     /// closes the connection.
     fn deadline(&mut self, io: &mut Io<'_>) {
+        io.close();
+    }
+
+    /// Called when the memory for the data of all peers is short
+    /// ([`memory_max`](crate::ServerConfig::memory_max)) and the peer does not continue a message
+    /// of which the server holds the beginning: input that was left unused, or what
+    /// [`Io::set_held`] says. The default closes the connection.
+    fn memory_pressure(&mut self, io: &mut Io<'_>) {
         io.close();
     }
 

@@ -64,6 +64,9 @@ pub enum SendError {
     /// 256 KiB already wait for the peer. The caller decides whether to drop the bytes or to close
     /// the connection.
     Full,
+    /// The peer does not read what it is sent, and the memory for what all peers have not read is
+    /// used up ([`memory_max`](crate::ServerConfig::memory_max)). The same choice as for `Full`.
+    OutOfMemory,
     /// The connection is closed or closing.
     Closed,
 }
@@ -72,6 +75,7 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the peer does not read what it is sent",
+            Self::OutOfMemory => "the memory for what peers have not read is used up",
             Self::Closed => "the connection is closed",
         })
     }
@@ -83,6 +87,7 @@ impl From<Refused> for SendError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full => Self::Full,
+            Refused::OutOfMemory => Self::OutOfMemory,
             Refused::Ended | Refused::Stopping | Refused::Gone => Self::Closed,
         }
     }
@@ -97,8 +102,9 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`SendError::Full`] if too many bytes wait for the peer, [`SendError::Closed`] if the
-    /// connection is closed or closing. In both cases none of the bytes are sent.
+    /// [`SendError::Full`] if too many bytes wait for the peer, [`SendError::OutOfMemory`] if it
+    /// does not read and there is no memory for more, [`SendError::Closed`] if the connection is
+    /// closed or closing. In all cases none of the bytes are sent.
     pub fn send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
         let is_due = self.mailbox.queue.put(bytes.into().into(), None)?;
         self.mailbox.wake_if(is_due);
@@ -109,6 +115,18 @@ impl Sender {
     /// keeps what it has to send itself. Does nothing if the connection is closed or closing.
     pub fn notify(&self) {
         self.mailbox.call_owner();
+    }
+
+    /// Sets how many bytes the protocol keeps in a queue of its own for this peer. They are charged
+    /// to the server's memory budget while the socket does not take what it is sent, until the next
+    /// call of the protocol. A protocol calls this before it adds to its queue; while the peer
+    /// reads, this costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::OutOfMemory`] if the memory is used up. The protocol must not keep the bytes.
+    pub fn set_queued(&self, bytes: usize) -> Result<(), SendError> {
+        Ok(self.mailbox.queue.set_elsewhere(bytes)?)
     }
 
     /// Closes the connection once everything is sent.

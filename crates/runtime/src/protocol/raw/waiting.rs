@@ -1,0 +1,78 @@
+//! What a raw protocol waits for, and for how long.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Event, Raw, Shutdown, Side, Stage};
+use crate::budget::memory::Memory;
+use crate::clock::{Clock, Pace};
+use crate::config::ServerConfig;
+use crate::service::tcp::Closed;
+
+impl Raw {
+    /// Called when `bytes` bytes have arrived.
+    pub(crate) fn has_read(&mut self, bytes: usize, now: Instant) {
+        let held = self.held.as_mut().map(|held| &mut held.pace);
+        for pace in self.pace.iter_mut().chain(held) {
+            pace.advance(bytes, now);
+        }
+    }
+
+    /// Called when the deadline has passed. If `is_stuck`, the peer does not read its output, so
+    /// nothing more is sent.
+    pub(crate) fn expire(&mut self, is_stuck: bool) {
+        if is_stuck {
+            self.break_off(Closed::TimedOut);
+        } else {
+            let is_pressed = std::mem::take(&mut self.is_pressed);
+            self.expired = Some(if is_pressed { Event::MemoryPressure } else { Event::Deadline });
+        }
+    }
+
+    /// Tells the protocol that the server shuts down, once and if there is no incomplete message.
+    /// Returns whether it has to be told.
+    pub(crate) fn drain(&mut self) -> bool {
+        let is_idle = self.seen == 0
+            && self.input == Side::Open
+            && matches!(self.stage, Stage::New | Stage::Open);
+        if is_idle && self.shutdown == Shutdown::NotBegun {
+            self.shutdown = Shutdown::Due;
+        }
+        is_idle && self.shutdown == Shutdown::Due
+    }
+
+    /// Returns the deadline for the peer to send more, or the protocol's own deadline, if the
+    /// connection waits from now on. `None` keeps the current deadline.
+    #[inline(always)]
+    pub(crate) fn deadline(&self, clock: &Clock, config: &ServerConfig) -> Option<Instant> {
+        match self.stage {
+            Stage::Lingering(_, until) => Some(until),
+            _ => match (self.timeout, &self.pace) {
+                (Some(timeout), _) => Some(timeout),
+                (None, Some(pace)) => Some(pace.deadline()),
+                (None, None) => Some(clock.after(config.keep_alive_timeout)),
+            },
+        }
+    }
+
+    /// Called when the peer does not take what it is sent: what waits for it is charged.
+    #[cold]
+    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.queue.stall(memory);
+        }
+    }
+
+    /// Returns until when the peer may leave its message incomplete while memory is short. Returns
+    /// `None` if nothing of a message is held.
+    pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
+        let held = self.held.as_ref().map(|held| &held.pace);
+        let paces = self.pace.iter().chain(held);
+        paces.map(Pace::pressed_deadline).min()
+    }
+
+    /// Called before [`expire`](Self::expire), if memory is short and the peer was too slow.
+    pub(crate) fn press(&mut self) {
+        self.is_pressed = true;
+    }
+}
