@@ -250,7 +250,7 @@ impl Subscriber for tcp::Sender {
     fn deliver(&self, bytes: &Bytes, _key: Option<u64>) -> Delivery {
         match self.send(bytes.clone()) {
             Ok(()) => Delivery::Sent,
-            Err(tcp::SendError::Full) => Delivery::Full,
+            Err(tcp::SendError::Full | tcp::SendError::OutOfMemory) => Delivery::Full,
             Err(_) => Delivery::Gone,
         }
     }

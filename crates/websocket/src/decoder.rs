@@ -138,9 +138,7 @@ impl Decoder {
         let (used, ready) = match self.advance(input) {
             Ok(advanced) => advanced,
             Err(error) => {
-                self.reading = Reading::Closed;
-                self.message = None;
-                self.content = Vec::new();
+                self.discard();
                 return Err(error);
             }
         };
@@ -180,6 +178,14 @@ impl Decoder {
         if self.message.is_none() {
             self.content = Vec::new();
         }
+    }
+
+    /// Discards everything from now on, and frees the memory of an incomplete message. Call it when
+    /// the connection is closed before its time.
+    pub fn discard(&mut self) {
+        self.reading = Reading::Closed;
+        self.message = None;
+        self.content = Vec::new();
     }
 
     /// Returns how many bytes of an incomplete message are held.

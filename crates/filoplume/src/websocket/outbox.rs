@@ -114,8 +114,13 @@ impl Outbox {
         // A message that is longer than the bound is accepted if nothing else waits. Otherwise it
         // could never be sent.
         let unsent = queue.frames.len();
-        if unsent > 0 && unsent.saturating_add(bytes) > self.unsent_bytes_max {
+        let with_these = unsent.saturating_add(bytes);
+        if unsent > 0 && with_these > self.unsent_bytes_max {
             return Err(SendError::Full);
+        }
+        // What a call of the protocol sends goes out at its end, and is counted there.
+        if queue.turn != Turn::Running {
+            self.waker.get().map_or(Ok(()), |waker| waker.set_queued(with_these))?;
         }
         let Queue { frames, encoder, .. } = &mut *queue;
         write(encoder, frames);

@@ -149,6 +149,16 @@ impl SocketProtocol {
         io.close();
     }
 
+    /// There is no memory for the message that is arriving, or others need it.
+    #[cold]
+    fn give_up_message(&mut self, io: &mut Io<'_>) {
+        self.decoder.discard();
+        io.set_held(0);
+        self.call(io, |this, io| {
+            this.fail(CloseCode::TRY_AGAIN_LATER, "the server is short of memory", io);
+        });
+    }
+
     fn check_health(&mut self, io: &mut Io<'_>) {
         let timeout = self.config.message_timeout;
         if self.message_since.is_some_and(|since| since.elapsed() >= timeout) {
@@ -215,7 +225,15 @@ impl Protocol for SocketProtocol {
             self.decoder.release();
             None
         };
+        if !io.set_held(self.decoder.held_bytes()) {
+            self.give_up_message(io);
+            return bytes.len();
+        }
         used
+    }
+
+    fn memory_pressure(&mut self, io: &mut Io<'_>) {
+        self.give_up_message(io);
     }
 
     fn notified(&mut self, io: &mut Io<'_>) {

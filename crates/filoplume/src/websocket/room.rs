@@ -172,7 +172,7 @@ impl RoomInner {
             });
             match outbox.send_frame(&frames[at].1) {
                 Ok(()) => result.sent += 1,
-                Err(SendError::Full) => {
+                Err(SendError::Full | SendError::OutOfMemory) => {
                     result.slow += 1;
                     if self.slow == SlowMembers::Disconnect {
                         outbox.disconnect(

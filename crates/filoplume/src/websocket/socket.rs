@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use filoplume_runtime::tcp;
 use filoplume_websocket::CloseCode;
 
 use super::message::AsMessage;
@@ -45,6 +46,9 @@ pub enum SendError {
     /// [`unsent_bytes_max`](super::WebSocketUpgrade::unsent_bytes_max). The caller decides whether
     /// to drop the message or to close the socket.
     Full,
+    /// The peer does not read, and the memory for what all peers have not read is used up: see
+    /// [`memory_max`](crate::ServerConfig::memory_max). The same choice as for `Full`.
+    OutOfMemory,
 }
 
 impl fmt::Display for SendError {
@@ -52,18 +56,29 @@ impl fmt::Display for SendError {
         f.write_str(match self {
             Self::Closed => "the socket is closed",
             Self::Full => "the peer does not read what it is sent",
+            Self::OutOfMemory => "the memory for what peers have not read is used up",
         })
     }
 }
 
 impl StdError for SendError {}
 
+impl From<tcp::SendError> for SendError {
+    fn from(error: tcp::SendError) -> Self {
+        match error {
+            tcp::SendError::Full => Self::Full,
+            tcp::SendError::OutOfMemory => Self::OutOfMemory,
+            _ => Self::Closed,
+        }
+    }
+}
+
 impl Socket {
     /// Sends text or bytes.
     ///
     /// # Errors
     ///
-    /// If the socket is closed, or too many bytes wait for the peer.
+    /// If the socket is closed, or too many bytes wait for the peer or for all peers.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn send(&self, message: impl AsMessage) -> Result<(), SendError> {
         self.outbox.send(message.as_message())

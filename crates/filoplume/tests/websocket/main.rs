@@ -8,6 +8,7 @@ mod client;
 mod handshakes;
 #[cfg(feature = "redis")]
 mod joined;
+mod memory;
 #[cfg(feature = "redis")]
 #[path = "../it/redis_server.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]

@@ -1,0 +1,76 @@
+//! What sockets hold of the server's memory budget.
+
+use std::sync::mpsc;
+
+use filoplume::prelude::*;
+use filoplume::websocket::{SendError, Socket, WebSocketUpgrade};
+use filoplume::{RunningApp, ServerConfig};
+
+use crate::client::{Client, DEADLINE, Received, text};
+
+fn echo(memory_max: usize) -> RunningApp {
+    App::new()
+        .config(ServerConfig::default().memory_max(memory_max))
+        .websocket("/ws", |upgrade: WebSocketUpgrade| {
+            upgrade.on_message(|socket: &Socket, text: String| socket.send(text))
+        })
+        .start("127.0.0.1:0")
+        .unwrap()
+}
+
+/// The first `length` bytes of a text of 500,000 bytes.
+fn beginning(length: usize) -> Vec<u8> {
+    let head = [&[0x81, 0xff][..], &500_000_u64.to_be_bytes(), &[0; 4]].concat();
+    [head, vec![b'a'; length]].concat()
+}
+
+#[test]
+fn a_message_for_which_there_is_no_memory_closes_its_socket_and_no_other() {
+    let app = echo(200_000);
+    let mut other = Client::connect(app.local_addr(), "/ws");
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.raw(&beginning(180_000));
+    let received = client.receive();
+    assert!(matches!(received, Received::Close(1013, _)), "{received:?}");
+    client.expect(Received::End);
+    other.text("hello");
+    other.expect(text("hello"));
+    // What was refused is given back.
+    let long = "a".repeat(40_000);
+    other.text(&long);
+    other.expect(text(&long));
+}
+
+#[test]
+fn a_message_that_stops_is_given_up_when_memory_is_short() {
+    let app = echo(100_000);
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.raw(&beginning(60_000));
+    let received = client.receive();
+    assert!(matches!(received, Received::Close(1013, _)), "{received:?}");
+}
+
+#[test]
+fn messages_for_a_peer_that_does_not_read_are_refused_when_memory_is_short() {
+    let (failed, errors) = mpsc::channel();
+    let app = App::new()
+        .config(ServerConfig::default().memory_max(200_000))
+        .websocket("/ws", move |upgrade: WebSocketUpgrade| {
+            let failed = failed.clone();
+            upgrade.unsent_bytes_max(1 << 30).on_open(move |socket: &Socket| {
+                let (socket, failed) = (socket.clone(), failed.clone());
+                std::thread::spawn(move || {
+                    let message = vec![0; 10_000];
+                    // The system's buffers take some megabytes.
+                    let error = (0..100_000).find_map(|_| socket.send(&message).err());
+                    failed.send(error).unwrap();
+                });
+            })
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let _client = Client::connect(app.local_addr(), "/ws");
+    let error = errors.recv_timeout(DEADLINE).unwrap();
+    // On a busy machine the messages are queued before it is known that the peer does not read.
+    assert!(matches!(error, Some(SendError::OutOfMemory | SendError::Closed)), "{error:?}");
+}
