@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use filoplume_runtime::BlockingStream;
@@ -176,7 +177,7 @@ impl BlockingSocket {
     }
 
     /// Closes the socket: sends the code and the reason, and waits for the peer's answer. When the
-    /// closure returns, the socket is closed with 1000, or with 1011 if it has failed.
+    /// closure returns, the socket is closed with 1000, or with 1011 if it has failed or panicked.
     ///
     /// # Errors
     ///
@@ -248,13 +249,19 @@ pub(super) fn run<R: SocketResult>(
         subprotocol,
         stage: Stage::Open,
     };
-    let code = match handler(&mut socket).into_error() {
-        None => CloseCode::NORMAL,
-        Some(error) => {
+    let result = catch_unwind(AssertUnwindSafe(|| handler(&mut socket).into_error()));
+    let code = match &result {
+        Ok(None) => CloseCode::NORMAL,
+        Ok(Some(error)) => {
             tracing::error!(?error, "the closure of a WebSocket has failed");
             CloseCode::INTERNAL_ERROR
         }
+        Err(_) => CloseCode::INTERNAL_ERROR,
     };
     // The peer may be gone.
     let _ = socket.close(code, "");
+    if let Err(panic) = result {
+        // The engine counts it.
+        resume_unwind(panic);
+    }
 }

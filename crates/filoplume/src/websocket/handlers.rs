@@ -1,10 +1,15 @@
 //! The closures of a socket.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use filoplume_runtime::note_caught_panic;
 use filoplume_websocket::CloseCode;
 
 use super::message::{FromMessage, MessageRef, SocketResult, Unacceptable};
 use super::socket::{CloseReason, Socket};
 use crate::core::error::Error;
+use crate::core::panics::Panicked;
 
 type OnOpen = Box<dyn FnOnce(&Socket) -> Option<Error> + Send>;
 type OnMessage = Box<dyn FnMut(&Socket, MessageRef<'_>) -> Result<(), Failure> + Send>;
@@ -50,20 +55,35 @@ impl Handlers {
     }
 
     pub(super) fn open(&mut self, socket: &Socket) {
-        if let Some(error) = self.open.take().and_then(|open| open(socket)) {
-            fail(socket, &error);
+        let Some(open) = self.open.take() else { return };
+        match catch_unwind(AssertUnwindSafe(|| open(socket))) {
+            Ok(None) => {}
+            Ok(Some(error)) => fail(socket, &error),
+            Err(panic) => self.panicked(socket, &*panic),
         }
     }
 
     pub(super) fn message(&mut self, socket: &Socket, message: MessageRef<'_>) {
         let Some(handle) = &mut self.message else { return };
-        match handle(socket, message) {
-            Ok(()) => {}
-            Err(Failure::Unacceptable(unacceptable)) => {
+        match catch_unwind(AssertUnwindSafe(|| handle(socket, message))) {
+            Ok(Ok(())) => {}
+            Ok(Err(Failure::Unacceptable(unacceptable))) => {
                 socket.close(unacceptable.code, &unacceptable.reason);
             }
-            Err(Failure::Failed(error)) => fail(socket, &error),
+            Ok(Err(Failure::Failed(error))) => fail(socket, &error),
+            Err(panic) => self.panicked(socket, &*panic),
         }
+    }
+
+    /// A closure has panicked. The peer is told that the server has failed, as for an error.
+    #[cold]
+    fn panicked(&mut self, socket: &Socket, panic: &(dyn Any + Send)) {
+        note_caught_panic();
+        // What it has captured may be in a state that it does not expect.
+        self.message = None;
+        let panicked = Panicked::caught(panic);
+        tracing::error!(socket = socket.id(), %panicked, "a closure of a WebSocket panicked");
+        socket.close(CloseCode::INTERNAL_ERROR, "");
     }
 
     pub(super) fn close(&mut self, socket: &Socket, reason: &CloseReason) {

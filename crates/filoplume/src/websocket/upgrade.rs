@@ -141,7 +141,7 @@ impl WebSocketUpgrade {
     /// `String`, `Vec<u8>`, [`Message`](super::Message) or `Json<T>`.
     ///
     /// A socket is closed with 1003 or 1007 if a message has another type, and with 1011 if the
-    /// closure returns an error.
+    /// closure returns an error or panics.
     pub fn on_message<M: FromMessage, R: SocketResult>(
         mut self,
         handle: impl FnMut(&Socket, M) -> R + Send + 'static,

@@ -309,3 +309,44 @@ fn a_closure_that_fails_closes_its_socket() {
     client.text("not a number");
     client.expect(Received::Close(1011, String::new()));
 }
+
+#[test]
+fn a_panic_in_a_closure_closes_its_socket_with_1011() {
+    let (closed, ends) = mpsc::channel();
+    let app = start(
+        App::new()
+            .websocket("/open", |upgrade: WebSocketUpgrade| {
+                upgrade.on_open(|_: &Socket| -> () { panic!("as the test wants") })
+            })
+            .websocket("/message", move |upgrade: WebSocketUpgrade| {
+                let closed = closed.clone();
+                upgrade
+                    .on_message(|socket: &Socket, text: String| {
+                        socket.send("before").unwrap();
+                        assert!(text != "panic", "as the test wants");
+                    })
+                    .on_close(move |_, reason: &CloseReason| closed.send(reason.code).unwrap())
+            })
+            .websocket("/thread", |upgrade: WebSocketUpgrade| {
+                upgrade.on_thread(|socket: &mut BlockingSocket| -> std::io::Result<()> {
+                    socket.send("before")?;
+                    panic!("as the test wants")
+                })
+            }),
+    );
+    for (path, says_something) in [("/open", false), ("/message", true), ("/thread", true)] {
+        let mut client = Client::connect(app.local_addr(), path);
+        if path == "/message" {
+            client.text("panic");
+            // The closure is not called again.
+            client.text("another");
+        }
+        if says_something {
+            client.expect(text("before"));
+        }
+        client.expect(Received::Close(1011, String::new()));
+        client.close(1011, "");
+        client.expect(Received::End);
+    }
+    assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), CloseCode::INTERNAL_ERROR);
+}
