@@ -3,10 +3,12 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use filoplume_runtime::BlockingStream;
+use filoplume_runtime::{BlockingStream, Stopping};
 use filoplume_websocket::{CloseCode, CloseFrame, Decoder, Encoder, Event};
+use parking_lot::Mutex;
 
 use super::config::Config;
 use super::message::{AsMessage, Message, MessageRef, SocketResult};
@@ -14,6 +16,13 @@ use super::upgrade::Negotiated;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
+
+/// What the peer is told when the server stops.
+const GOODBYE: CloseFrame<'static> =
+    CloseFrame { code: CloseCode::GOING_AWAY, reason: "the server shuts down" };
+
+/// How long the close frame may take when the server stops. Other sockets wait for theirs then.
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A WebSocket that owns a thread of the pool, given to the closure of
 /// [`WebSocketUpgrade::on_thread`](super::WebSocketUpgrade::on_thread). Receiving and sending
@@ -45,6 +54,7 @@ pub struct BlockingSocket {
     config: Config,
     subprotocol: Option<Box<str>>,
     stage: Stage,
+    goodbye: Arc<Goodbye>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +65,75 @@ enum Stage {
     Closed,
 }
 
+/// The close frame that is sent when the server begins to stop. The socket's thread usually waits
+/// for its peer then, so another thread sends it, and the peer's answer ends the wait.
+struct Goodbye {
+    turn: Mutex<Turn>,
+    /// A second handle of the socket.
+    stream: Mutex<Option<BlockingStream>>,
+}
+
+/// Who may write. It is never locked during a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Free,
+    /// The socket's thread writes.
+    Writing,
+    /// As `Writing`, and it has to say goodbye after that.
+    WritingLast,
+    /// A close frame was sent. Nothing may follow.
+    Over,
+}
+
+impl Goodbye {
+    fn of(stream: &BlockingStream) -> Self {
+        // Without a second handle, the socket's thread says goodbye when it writes again.
+        Self { turn: Mutex::new(Turn::Free), stream: Mutex::new(stream.try_clone().ok()) }
+    }
+
+    /// Called on the thread of all callbacks, which must not wait for one peer.
+    fn say(&self) {
+        let mut stream = self.stream.lock();
+        {
+            let mut turn = self.turn.lock();
+            match (*turn, &*stream) {
+                (Turn::Free, Some(_)) => *turn = Turn::Over,
+                (Turn::Free | Turn::Writing, _) => {
+                    *turn = Turn::WritingLast;
+                    return;
+                }
+                (Turn::WritingLast | Turn::Over, _) => return,
+            }
+        }
+        let Some(stream) = &mut *stream else { return };
+        let mut frame = Vec::new();
+        Encoder::server().close(Some(GOODBYE), &mut frame);
+        // The peer may be gone.
+        let _ = stream.set_write_timeout(Some(GOODBYE_TIMEOUT));
+        let _ = stream.write_all(&frame);
+    }
+
+    /// Begins a write of the socket's thread. Returns `false` if nothing may be written any more.
+    fn begin_write(&self) -> bool {
+        let mut turn = self.turn.lock();
+        if *turn == Turn::Free {
+            *turn = Turn::Writing;
+        }
+        *turn != Turn::Over
+    }
+
+    /// Ends a write of the socket's thread. Returns whether it has to say goodbye.
+    fn end_write(&self, is_last: bool) -> bool {
+        let mut turn = self.turn.lock();
+        let must_say = *turn == Turn::WritingLast && !is_last;
+        *turn = if must_say || is_last { Turn::Over } else { Turn::Free };
+        must_say
+    }
+}
+
 impl BlockingSocket {
-    /// Returns the next message, or `None` once the socket is closed. Answers pings, and sends them
-    /// to a silent peer.
+    /// Returns the next message, or `None` once the socket is closed, also because the server
+    /// stops. Answers pings, and sends them to a silent peer.
     ///
     /// # Errors
     ///
@@ -112,6 +188,7 @@ impl BlockingSocket {
                     }
                     self.stage = Stage::Closed;
                     self.input.clear();
+                    // If the server stops, this is the answer.
                     self.flush()?;
                     return Ok(None);
                 }
@@ -163,7 +240,7 @@ impl BlockingSocket {
     ///
     /// # Errors
     ///
-    /// If the socket is closed or the connection breaks.
+    /// If the socket is closed, also because the server stops, or the connection breaks.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn send(&mut self, message: impl AsMessage) -> io::Result<()> {
         if self.stage != Stage::Open {
@@ -173,7 +250,7 @@ impl BlockingSocket {
             MessageRef::Text(text) => self.encoder.text(text, &mut self.output),
             MessageRef::Binary(content) => self.encoder.binary(content, &mut self.output),
         }
-        self.flush()
+        if self.write()? { Ok(()) } else { Err(ErrorKind::NotConnected.into()) }
     }
 
     /// Closes the socket: sends the code and the reason, and waits for the peer's answer. When the
@@ -183,12 +260,11 @@ impl BlockingSocket {
     ///
     /// If the connection breaks or the peer does not answer.
     pub fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
-        if self.stage != Stage::Open {
-            return Ok(());
+        if self.stage == Stage::Open {
+            self.encoder.close(Some(CloseFrame { code, reason }), &mut self.output);
+            self.stage = Stage::Closing;
+            self.flush()?;
         }
-        self.encoder.close(Some(CloseFrame { code, reason }), &mut self.output);
-        self.stage = Stage::Closing;
-        self.flush()?;
         // What the peer has sent before its answer is discarded.
         let started = Instant::now();
         while self.stage != Stage::Closed && started.elapsed() < self.config.close_timeout {
@@ -197,6 +273,7 @@ impl BlockingSocket {
                 self.fill(false)?;
             }
         }
+        self.stage = Stage::Closed;
         Ok(())
     }
 
@@ -205,23 +282,43 @@ impl BlockingSocket {
         self.subprotocol.as_deref()
     }
 
+    /// Sends the output, or discards it if the server has said goodbye.
     fn flush(&mut self) -> io::Result<()> {
+        self.write().map(|_| ())
+    }
+
+    /// Sends the output. Returns whether it was sent. If the server stops, the socket is closing
+    /// after that, and nothing is sent any more.
+    fn write(&mut self) -> io::Result<bool> {
         if self.output.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        let written = self.stream.write_all(&self.output);
+        if !self.goodbye.begin_write() {
+            self.output.clear();
+            if self.stage == Stage::Open {
+                self.stage = Stage::Closing;
+            }
+            return Ok(false);
+        }
+        let mut written = self.stream.write_all(&self.output);
         self.output.clear();
-        written
+        if self.goodbye.end_write(self.stage != Stage::Open) {
+            self.stage = Stage::Closing;
+            self.encoder.close(Some(GOODBYE), &mut self.output);
+            written = written.and_then(|()| self.stream.write_all(&self.output));
+            self.output.clear();
+        }
+        written.map(|()| true)
     }
 
     fn fail(&mut self, code: CloseCode, reason: &str) -> io::Error {
         tracing::debug!(%code, reason, "a WebSocket is closed");
-        if self.stage == Stage::Open {
+        let was_open = std::mem::replace(&mut self.stage, Stage::Closed) == Stage::Open;
+        if was_open {
             self.encoder.close(Some(CloseFrame { code, reason }), &mut self.output);
             // The connection ends anyway.
             let _ = self.flush();
         }
-        self.stage = Stage::Closed;
         io::Error::new(ErrorKind::InvalidData, reason.to_owned())
     }
 }
@@ -236,9 +333,14 @@ impl fmt::Debug for BlockingSocket {
 pub(super) fn run<R: SocketResult>(
     negotiated: Negotiated,
     stream: BlockingStream,
+    stopping: &Stopping,
     handler: impl FnOnce(&mut BlockingSocket) -> R,
 ) {
     let Negotiated { codec, subprotocol, config, .. } = negotiated;
+    let goodbye = Arc::new(Goodbye::of(&stream));
+    let says = Arc::clone(&goodbye);
+    // Removed when this returns.
+    let _guard = stopping.on_stopping(move || says.say());
     let mut socket = BlockingSocket {
         stream,
         decoder: codec.decoder,
@@ -248,6 +350,7 @@ pub(super) fn run<R: SocketResult>(
         config,
         subprotocol,
         stage: Stage::Open,
+        goodbye,
     };
     let result = catch_unwind(AssertUnwindSafe(|| handler(&mut socket).into_error()));
     let code = match &result {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use filoplume_runtime::{Request, Response};
+use filoplume_runtime::{Request, Response, Stopping};
 use filoplume_websocket::{Decoder, Encoder, HandshakeError, HandshakeRequest, Limits, VERSION};
 #[cfg(feature = "websocket-deflate")]
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
@@ -68,6 +68,7 @@ pub struct WebSocketUpgrade {
     subprotocols: Vec<String>,
     config: Config,
     handlers: Handlers,
+    stopping: Stopping,
 }
 
 /// The origin of the page that asks, compared to the host of the request.
@@ -79,7 +80,7 @@ enum Origin {
 impl FromRequest for WebSocketUpgrade {
     type Rejection = Error;
 
-    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self> {
         let handshake =
             HandshakeRequest::parse(request.method().as_str(), request.headers().iter())
                 .map_err(refuse)?;
@@ -89,6 +90,7 @@ impl FromRequest for WebSocketUpgrade {
             subprotocols: Vec::new(),
             config: Config::default(),
             handlers: Handlers::default(),
+            stopping: context.settings.stopping.clone(),
         })
     }
 }
@@ -158,8 +160,11 @@ impl WebSocketUpgrade {
 
     /// Gives the socket to a closure on a thread of the pool, in place of the other closures. The
     /// thread waits for the peer all the time, so this is for few sockets. They count among the
-    /// threads that may wait for peers: beyond that bound a socket is closed at once. A shutdown
-    /// does not tell them; it waits for them until its deadline.
+    /// threads that may wait for peers: beyond that bound a socket is closed at once.
+    ///
+    /// When the server begins to stop, the socket is closed with 1001, and
+    /// [`receive`](BlockingSocket::receive) returns `None` once the peer has answered. The server
+    /// waits for the closure until its deadline.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -186,8 +191,9 @@ impl WebSocketUpgrade {
         self,
         handler: impl FnOnce(&mut BlockingSocket) -> R + Send + 'static,
     ) -> Result<Response> {
+        let stopping = self.stopping.clone();
         self.accept(|negotiated| {
-            Response::upgrade(move |stream| blocking::run(negotiated, stream, handler))
+            Response::upgrade(move |stream| blocking::run(negotiated, stream, &stopping, handler))
         })
     }
 

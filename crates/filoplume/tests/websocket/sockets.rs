@@ -350,3 +350,39 @@ fn a_panic_in_a_closure_closes_its_socket_with_1011() {
     }
     assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), CloseCode::INTERNAL_ERROR);
 }
+
+#[test]
+fn a_shutdown_closes_sockets_on_threads_with_1001() {
+    let (done, ends) = mpsc::channel();
+    let app = start(App::new().websocket("/ws", move |upgrade: WebSocketUpgrade| {
+        let done = done.clone();
+        upgrade.on_thread(move |socket: &mut BlockingSocket| -> std::io::Result<()> {
+            socket.send("hello")?;
+            let mut received = 0;
+            while socket.receive()?.is_some() {
+                received += 1;
+            }
+            done.send(received).unwrap();
+            assert!(socket.send("late").is_err());
+            Ok(())
+        })
+    }));
+    let mut clients: Vec<Client> =
+        (0..3).map(|_| Client::connect(app.local_addr(), "/ws")).collect();
+    for client in &mut clients {
+        client.expect(text("hello"));
+    }
+    app.shutdown_handle().shutdown();
+    for client in &mut clients {
+        client.expect(Received::Close(1001, "the server shuts down".to_owned()));
+        client.text("sent before the answer");
+        client.close(1001, "");
+        client.expect(Received::End);
+    }
+    for _ in &clients {
+        let received = ends.recv_timeout(DEADLINE).unwrap();
+        // None, if the thread was still busy with its greeting when the server stopped.
+        assert!(received <= 1, "{received}");
+    }
+    app.wait();
+}
