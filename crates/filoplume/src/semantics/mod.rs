@@ -11,7 +11,6 @@ pub(crate) mod content_disposition;
 #[cfg(feature = "static-files")]
 pub(crate) mod file_type;
 pub(crate) mod media_type;
-#[cfg(any(feature = "sessions", feature = "websocket"))]
 pub(crate) mod origin;
 #[cfg(feature = "static-files")]
 pub(crate) mod range;

@@ -1,7 +1,9 @@
-//! Whether the page that sent a request belongs to the host it was sent to.
+//! Whether the page that sent a request belongs to the host it was sent to, and how origins are
+//! written.
 
 /// Returns whether an origin belongs to the host of the request. The scheme is not compared,
 /// because a proxy may have ended TLS. The origin `null` belongs to no host.
+#[cfg(any(feature = "sessions", feature = "websocket"))]
 pub(crate) fn is_origin_of(origin: &str, authority: &str) -> bool {
     let Some((scheme, host)) = origin.split_once("://") else { return false };
     let default_port = match scheme {
@@ -13,4 +15,67 @@ pub(crate) fn is_origin_of(origin: &str, authority: &str) -> bool {
         authority.strip_suffix(default_port).unwrap_or(authority).to_ascii_lowercase()
     };
     !host.is_empty() && bare(host) == bare(authority)
+}
+
+/// Returns what is wrong with an origin that the program allows.
+pub(crate) fn check_origin(origin: &str) -> Result<(), &'static str> {
+    match origin {
+        "*" => return Err("use `allow_any_origin` to allow all"),
+        "null" => return Err("every site can send it"),
+        _ => {}
+    }
+    let Some((scheme, host)) = origin.split_once("://") else {
+        return Err("it must begin with a scheme, such as `https://`");
+    };
+    if scheme.is_empty()
+        || !scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    {
+        return Err("its scheme is invalid");
+    }
+    if host.contains(['/', '?', '#']) {
+        return Err("it must end with the host and the port, without a slash or a path");
+    }
+    if host.contains('*') {
+        return Err("use `allow_origins_if` to allow many");
+    }
+    if host.is_empty() || !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b))
+    {
+        return Err("its host is not written as browsers write it");
+    }
+    if (scheme == "https" && host.ends_with(":443")) || (scheme == "http" && host.ends_with(":80"))
+    {
+        return Err("browsers omit the default port of the scheme");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_that_no_browser_sends_is_invalid() {
+        for good in
+            ["https://a.example", "http://localhost:3000", "http://[::1]:8080", "tauri://localhost"]
+        {
+            assert_eq!(check_origin(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "*",
+            "null",
+            "a.example",
+            "https://",
+            "https://a/",
+            "https://a/b",
+            "https://*.a.example",
+            "https://a:443",
+            "https://a b",
+            "https://a\r\nx",
+            "://a",
+            "https://ä.example",
+        ] {
+            assert!(check_origin(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -33,7 +33,7 @@
 //   handlers              its closures
 //   room, socket, outbox  sending from any thread; these know each other
 //   joined                messages between the rooms of several instances
-//   message, config
+//   message, config, origins
 
 mod blocking;
 mod config;
@@ -41,6 +41,7 @@ mod handlers;
 #[cfg(feature = "redis")]
 mod joined;
 mod message;
+mod origins;
 mod outbox;
 mod protocol;
 mod room;
@@ -53,6 +54,7 @@ pub use filoplume_websocket::{DeflateConfig, DeflateOptions};
 
 pub use self::blocking::BlockingSocket;
 pub use self::message::{AsMessage, FromMessage, Message, MessageRef, SocketResult, Unacceptable};
+pub use self::origins::AllowOrigins;
 pub use self::room::{Broadcast, Room, Rooms};
 pub use self::socket::{CloseReason, SendError, Socket};
 pub use self::upgrade::WebSocketUpgrade;

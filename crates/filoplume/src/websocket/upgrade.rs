@@ -14,6 +14,7 @@ use super::blocking::{self, BlockingSocket};
 use super::config::Config;
 use super::handlers::Handlers;
 use super::message::{FromMessage, SocketResult};
+use super::origins::{self, Allowed};
 use super::outbox::{Form, Outbox};
 use super::protocol::SocketProtocol;
 use super::socket::{CloseReason, Socket};
@@ -59,12 +60,14 @@ use crate::semantics::origin::is_origin_of;
 ///
 /// A browser opens a WebSocket to any server, and sends the cookies of that server along. The
 /// handshake is therefore refused with `403` if its `Origin` names another host than the request.
-/// Use [`allow_origins`](Self::allow_origins) to accept others. Clients that are not browsers send
+/// Use [`AllowOrigins`](super::AllowOrigins) to accept others. Clients that are not browsers send
 /// no `Origin` and are accepted.
 #[must_use = "return it from the handler"]
 pub struct WebSocketUpgrade {
     handshake: HandshakeRequest,
     origin: Origin,
+    /// An origin of the program that is none.
+    mistake: Option<String>,
     subprotocols: Vec<String>,
     config: Config,
     handlers: Handlers,
@@ -87,6 +90,7 @@ impl FromRequest for WebSocketUpgrade {
         Ok(Self {
             handshake,
             origin: Origin::of(request),
+            mistake: None,
             subprotocols: Vec::new(),
             config: Config::default(),
             handlers: Handlers::default(),
@@ -101,10 +105,15 @@ impl Origin {
         let Some(origin) = origins.next() else { return Self::Accepted };
         let origin = String::from_utf8_lossy(origin).into_owned();
         let host = request.authority().unwrap_or_default();
-        if origins.next().is_none() && is_origin_of(&origin, host) {
+        let is_allowed = request.extensions().get::<Allowed>().is_some();
+        if origins.next().is_none() && (is_allowed || is_origin_of(&origin, host)) {
             return Self::Accepted;
         }
         Self::Foreign(origin)
+    }
+
+    fn is(&self, other: &str) -> bool {
+        matches!(self, Self::Foreign(origin) if origin.eq_ignore_ascii_case(other))
     }
 }
 
@@ -197,12 +206,18 @@ impl WebSocketUpgrade {
         })
     }
 
-    /// Accepts pages of these origins too, such as `https://app.example.org`.
+    /// Accepts pages of these origins too, such as `https://app.example.org`. A list that does not
+    /// depend on the request is better given to [`AllowOrigins`](super::AllowOrigins), which is
+    /// checked when the app starts. Here, an invalid entry makes every handshake fail with `500`.
     pub fn allow_origins<O: AsRef<str>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
-        let Origin::Foreign(origin) = &self.origin else { return self };
-        let is_allowed =
-            |allowed: O| allowed.as_ref().trim_end_matches('/').eq_ignore_ascii_case(origin);
-        if origins.into_iter().any(is_allowed) {
+        let mut is_allowed = false;
+        for allowed in origins {
+            match origins::parse(allowed.as_ref()) {
+                Ok(allowed) => is_allowed |= self.origin.is(&allowed),
+                Err(mistake) => self.mistake = Some(mistake),
+            }
+        }
+        if is_allowed {
             self.origin = Origin::Accepted;
         }
         self
@@ -286,6 +301,9 @@ impl WebSocketUpgrade {
 
     /// Checks the origin, and returns the response with everything that was negotiated.
     pub(super) fn accept(self, respond: impl FnOnce(Negotiated) -> Response) -> Result<Response> {
+        if let Some(mistake) = self.mistake {
+            return Err(Error::new(500, format!("`WebSocketUpgrade::allow_origins`: {mistake}")));
+        }
         if let Origin::Foreign(origin) = &self.origin {
             tracing::debug!(%origin, "a WebSocket of another site is refused");
             return Err(Error::forbidden("the WebSocket is opened by a page of another site"));

@@ -1,7 +1,7 @@
 //! Which requests become sockets.
 
 use filoplume::prelude::*;
-use filoplume::websocket::{Socket, WebSocketUpgrade};
+use filoplume::websocket::{AllowOrigins, Socket, WebSocketUpgrade};
 
 use crate::client::{Client, handshake, text};
 
@@ -57,6 +57,13 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
             echo(upgrade.allow_origins(["https://app.example/"]))
         })
         .websocket("/any", |upgrade: WebSocketUpgrade| echo(upgrade.allow_any_origin()))
+        .websocket("/wrong", |upgrade: WebSocketUpgrade| echo(upgrade.allow_origins(["a.example"])))
+        .nest(
+            "/listed",
+            Router::new()
+                .get("/ws", echo)
+                .with(AllowOrigins::new(["https://app.example", "http://localhost:3000/"])),
+        )
         .start("127.0.0.1:0")
         .unwrap();
     let own = format!("http://{}", app.local_addr());
@@ -68,10 +75,31 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
         ("/some", "https://other.example", "403"),
         ("/any", "https://other.example", "101"),
         ("/any", "null", "101"),
+        ("/wrong", own.as_str(), "500"),
+        ("/listed/ws", own.as_str(), "101"),
+        ("/listed/ws", "https://App.example", "101"),
+        ("/listed/ws", "http://localhost:3000", "101"),
+        ("/listed/ws", "http://localhost", "403"),
     ];
     for (path, origin, status) in rows {
         let (_stream, head, _) = handshake(app.local_addr(), path, &[("Origin", origin)]);
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path} {origin}: {head}");
+    }
+}
+
+#[test]
+fn an_app_with_an_invalid_origin_does_not_start() {
+    let rows = [
+        ("app.example", "it must begin with a scheme"),
+        ("https://app.example/chat", "without a slash or a path"),
+        ("https://*.example", "name each origin"),
+        ("*", "use `allow_any_origin`"),
+    ];
+    for (origin, hint) in rows {
+        let app = App::new().websocket("/ws", echo).with(AllowOrigins::new([origin]));
+        let error = app.build().unwrap_err().to_string();
+        let named = format!("AllowOrigins: `{origin}` is not an origin: ");
+        assert!(error.contains(&named) && error.contains(hint), "{error}");
     }
 }
 

@@ -11,9 +11,10 @@ use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::middleware::catch_panic::run_catching_panics;
+use crate::semantics::origin::check_origin;
 use crate::semantics::vary::add_vary;
 
-use self::parse::{check_origin, is_preflight, origin_of, token_list};
+use self::parse::{is_preflight, origin_of, token_list};
 
 /// Tells browsers which pages of other origins may read responses.
 ///

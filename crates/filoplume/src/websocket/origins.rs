@@ -1,0 +1,87 @@
+//! Pages of other sites that may open WebSockets.
+
+use filoplume_runtime::{Request, Response};
+
+use crate::core::error::Result;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+use crate::semantics::origin::check_origin;
+
+/// Middleware that lets pages of other sites open WebSockets. It is checked when the app starts.
+///
+/// Use it for a list that is known by then, and
+/// [`WebSocketUpgrade::allow_origins`](super::WebSocketUpgrade::allow_origins) for one that depends
+/// on the request.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::websocket::{AllowOrigins, Socket, WebSocketUpgrade};
+///
+/// let app = App::new()
+///     .websocket("/echo", |upgrade: WebSocketUpgrade| {
+///         upgrade.on_message(|socket: &Socket, text: String| socket.send(text))
+///     })
+///     .with(AllowOrigins::new(["https://app.example.org"]));
+/// # app.test();
+///
+/// let app = App::new().with(AllowOrigins::new(["app.example.org"]));
+/// # let app = app.get("/", || "");
+/// let error = app.build().unwrap_err().to_string();
+/// assert!(error.contains("`app.example.org` is not an origin"), "{error}");
+/// ```
+#[derive(Debug)]
+pub struct AllowOrigins {
+    origins: Vec<String>,
+    mistakes: Vec<String>,
+}
+
+/// In the extensions of a request whose page may open a WebSocket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed;
+
+impl AllowOrigins {
+    /// Accepts pages of these origins, such as `https://app.example.org`, with the port if it is
+    /// not the default one. An app with an invalid origin does not start.
+    pub fn new<O: AsRef<str>>(origins: impl IntoIterator<Item = O>) -> Self {
+        let mut this = Self { origins: Vec::new(), mistakes: Vec::new() };
+        for origin in origins {
+            match parse(origin.as_ref()) {
+                Ok(origin) => this.origins.push(origin),
+                Err(mistake) => this.mistakes.push(format!("AllowOrigins: {mistake}")),
+            }
+        }
+        this
+    }
+}
+
+impl Middleware for AllowOrigins {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        // More than one value is refused by the handshake.
+        let origin = request.headers().get_str("origin").map(str::to_ascii_lowercase);
+        if origin.is_some_and(|origin| self.origins.contains(&origin)) {
+            request.extensions_mut().insert(Allowed);
+        }
+        Ok(next.run(request))
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        for mistake in &self.mistakes {
+            options.mistake(mistake);
+        }
+    }
+}
+
+/// Returns an allowed origin as browsers send it, or what is wrong with it. A slash at the end is
+/// tolerated, because addresses are copied with it.
+pub(super) fn parse(origin: &str) -> Result<String, String> {
+    let lower = origin.trim_end_matches('/').to_ascii_lowercase();
+    let mistake = if lower.contains('*') && lower != "*" {
+        "name each origin, or decide in the handler and call `allow_any_origin`"
+    } else {
+        match check_origin(&lower) {
+            Ok(()) => return Ok(lower),
+            Err(mistake) => mistake,
+        }
+    };
+    Err(format!("`{}` is not an origin: {mistake}", origin.escape_debug()))
+}
