@@ -207,6 +207,42 @@ fn an_event_stream_goes_on_behind_a_close_notify_until_the_client_closes_its_soc
     }
 }
 
+/// A client that has gone has closed its socket as well. One that has only ended its session's
+/// direction waits for the response.
+#[test]
+fn a_handler_over_tls_is_told_that_its_client_has_gone_by_the_end_of_the_socket() {
+    let (begun, begins) = mpsc::channel();
+    let (told, tells) = mpsc::channel();
+    let app = App::new()
+        .get("/quick", {
+            let begun = begun.clone();
+            move |cancel: Cancel| {
+                begun.send(()).unwrap();
+                let has_gone = cancel.wait_timeout(Duration::from_millis(100));
+                if has_gone { "gone" } else { "here" }
+            }
+        })
+        .get("/slow", move |cancel: Cancel| {
+            begun.send(()).unwrap();
+            told.send(cancel.wait_timeout(DEADLINE)).unwrap();
+        });
+    let both = Both::start(app);
+    for over in both.ways().into_iter().skip(1) {
+        let mut client = both.client(&over);
+        client.send("GET /quick HTTP/1.1\r\nHost: t\r\n\r\n");
+        begins.recv_timeout(DEADLINE).unwrap();
+        client.close_notify();
+        assert_eq!(client.response().text(), "here", "{over:?}");
+
+        let mut client = both.client(&over);
+        client.send("GET /slow HTTP/1.1\r\nHost: t\r\n\r\n");
+        begins.recv_timeout(DEADLINE).unwrap();
+        client.close_notify();
+        client.tcp().shutdown(Shutdown::Write).unwrap();
+        assert!(tells.recv_timeout(DEADLINE).unwrap(), "{over:?}");
+    }
+}
+
 #[test]
 fn hints_arrive_over_tls_before_the_response() {
     let app = App::new().get("/", |hints: EarlyHints| {

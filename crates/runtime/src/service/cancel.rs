@@ -17,7 +17,9 @@ use crate::service::latch::{Latch, Registered, Registration};
 ///
 /// A client that closes only its sending direction, which RFC 9112 (section 9.6) permits, counts as
 /// gone: the network shows no difference to a client that has closed its socket until the response
-/// is sent. The response of a handler that finishes anyway is still sent.
+/// is sent. The response of a handler that finishes anyway is still sent. Over TLS there is a
+/// difference: a client that says `close_notify` and leaves its socket open has ended only its own
+/// direction (RFC 8446, section 6.1). It waits for the response, and does not count as gone.
 ///
 /// ```
 /// use filoplume_runtime::{Plan, Request, Response, Service};
