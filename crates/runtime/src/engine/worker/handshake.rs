@@ -59,7 +59,6 @@ impl Worker<'_> {
         } else if let Guest::Handshake(handshake) = &mut connection.guest {
             handshake.advance(self.buffers);
         }
-        leave(&self.engine);
         if !connection.guest.is_ready() {
             return self.serve(connection);
         }
@@ -84,15 +83,15 @@ impl Worker<'_> {
     }
 }
 
-/// Computes a step of a handshake, on a thread of the pool.
+/// Computes a step of a handshake, on a thread of the pool, then those that have waited for that.
+/// The thread goes on by itself: to wake another one for each step costs more than the system calls
+/// of a handshake.
 pub(crate) fn shake_hands(connection: Box<Connection>) {
-    follow(connection, None, |worker, connection| worker.compute(connection));
-}
-
-/// Ends the computing of a handshake: the next one may begin.
-fn leave(engine: &Arc<Engine>) {
-    if let Some(next) = engine.handshakes.next() {
-        submit(engine, next);
+    let engine = Arc::clone(&connection.loop_handle().engine);
+    let mut next = Some(connection);
+    while let Some(connection) = next {
+        follow(connection, None, |worker, connection| worker.compute(connection));
+        next = engine.handshakes.next();
     }
 }
 
