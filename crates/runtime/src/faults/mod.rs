@@ -18,6 +18,8 @@ mod clocks;
 mod echoes;
 #[cfg(not(loom))]
 mod paces;
+#[cfg(all(not(loom), feature = "tls-dev"))]
+mod sealed;
 #[cfg(not(loom))]
 mod tests;
 #[cfg(not(loom))]

@@ -90,9 +90,10 @@ impl Handshake {
         self.stage = Stage::Failed;
     }
 
-    /// Returns the session, after [`Step::Secure`]. It takes the rest of the input.
+    /// Returns the session, after [`Step::Secure`]. It takes the rest of the input, and the output:
+    /// tickets, which the client does not wait for.
     pub(crate) fn finish(&mut self, buffers: &mut Buffers) -> Option<Session> {
-        self.tls.finish(buffers.input.take_rest())
+        self.tls.finish(buffers.input.take_rest(), &mut buffers.output)
     }
 
     pub(crate) fn is_complete(&self) -> bool {

@@ -89,13 +89,13 @@ impl Handshake {
     }
 
     /// Returns the session, if the handshake is complete. `received` is what was received behind
-    /// the handshake.
-    pub(crate) fn finish(&mut self, received: Vec<u8>) -> Option<Session> {
+    /// the handshake, and `output` what the client must still be sent. The session takes both.
+    pub(crate) fn finish(&mut self, received: Vec<u8>, output: &mut Vec<u8>) -> Option<Session> {
         if !self.is_complete() {
             return None;
         }
         let mut records = *self.records.take()?;
-        records.keep(received);
+        records.keep(received, output);
         let info = TlsInfo::new(records.state(), self.server_name.take());
         Some(Session::new(records, info))
     }

@@ -277,6 +277,16 @@ impl Transport {
         false
     }
 
+    /// Announces that the next write is the last one before [`farewell`](Self::farewell), which is
+    /// then sent with it.
+    #[inline]
+    pub(crate) fn farewell_with_next_write(&mut self) {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() && !self.resets {
+            self.end_session_with_next_write();
+        }
+    }
+
     /// Drops the data that [`settle`](Self::settle) could not send. Returns whether there was any.
     #[inline]
     pub(crate) fn abandon(&mut self) -> bool {

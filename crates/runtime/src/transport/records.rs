@@ -144,9 +144,11 @@ impl Records {
         self.held
     }
 
-    /// Keeps what was received and not used up.
-    pub(crate) fn keep(&mut self, received: Vec<u8>) {
+    /// Keeps what was received and not used up, and what the peer must still be sent.
+    pub(crate) fn keep(&mut self, received: Vec<u8>, replies: &mut Vec<u8>) {
         self.incoming = received;
+        self.replies.extend_from_slice(replies);
+        replies.clear();
     }
 
     pub(crate) fn state(&self) -> &CommonState {
@@ -234,10 +236,12 @@ impl Records {
     }
 
     /// Seals the session's own records and up to [`RECORDS_PER_WRITE`] records of content into
-    /// `out`. Returns how many bytes of content they have.
+    /// `out`. If they are the last ones and have all the content, the message that nothing more
+    /// follows is behind them. Returns how many bytes of content they have.
     pub(super) fn seal(
         &mut self,
         parts: &[IoSlice<'_>],
+        is_last: bool,
         gathered: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> io::Result<usize> {
@@ -264,6 +268,9 @@ impl Records {
             }
             Ok(())
         })?;
+        if is_last && pieces.is_over() {
+            self.seal_goodbye(out)?;
+        }
         Ok(sealed)
     }
 

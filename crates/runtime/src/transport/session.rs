@@ -33,6 +33,8 @@ pub(crate) struct Own {
     records: Records,
     receiving: Receiving,
     sending: Sending,
+    /// Whether the next write is the last one.
+    ends: bool,
     info: Arc<TlsInfo>,
 }
 
@@ -93,6 +95,7 @@ impl Session {
             records,
             receiving: Receiving::default(),
             sending: Sending::default(),
+            ends: false,
             info: Arc::new(info),
         }))
     }
@@ -107,7 +110,7 @@ impl Session {
     /// Makes the session shareable.
     pub(super) fn share(self) -> Self {
         let Self::Own(own) = self else { return self };
-        let Own { records, receiving, sending, info } = *own;
+        let Own { records, receiving, sending, info, .. } = *own;
         Self::Shared(Arc::new(Shared {
             records: Mutex::new(records),
             receiving: Mutex::new(receiving),
@@ -129,6 +132,9 @@ impl Session {
         wire: &impl Wire,
         parts: &mut [IoSliceMut<'_>],
     ) -> io::Result<usize> {
+        if matches!(self, Self::Own(own) if !own.records.has_more()) {
+            self.reply(wire);
+        }
         let mut room = Room::new(parts);
         let result = match self {
             Self::Own(own) => receive(&mut own.receiving, &mut own.records, wire, &mut room),
@@ -137,17 +143,31 @@ impl Session {
                 receive(&mut receiving, &shared.records, wire, &mut room)
             }
         };
-        self.reply(wire);
+        // What follows content is probably a response, which takes the replies along.
+        if !matches!((&result, &self), (Ok(1..), Self::Own(_))) {
+            self.reply(wire);
+        }
         result
     }
 
     pub(super) fn write(&mut self, wire: &impl Wire, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Self::Own(own) => send(&mut own.sending, &mut own.records, wire, parts),
+            Self::Own(own) => {
+                let last = mem::take(&mut own.ends);
+                send(&mut own.sending, &mut own.records, wire, parts, last)
+            }
             Self::Shared(shared) => {
                 let mut sending = shared.sending.lock();
-                send(&mut sending, &shared.records, wire, parts)
+                send(&mut sending, &shared.records, wire, parts, false)
             }
+        }
+    }
+
+    /// Announces that the next write is the last one, if it is complete: its content and the
+    /// message that nothing more follows are sent at once.
+    pub(super) fn end_with_next_write(&mut self) {
+        if let Self::Own(own) = self {
+            own.ends = true;
         }
     }
 
@@ -156,11 +176,11 @@ impl Session {
     fn reply(&mut self, wire: &impl Wire) {
         let result = match self {
             Self::Own(own) if own.records.has_replies() => {
-                send(&mut own.sending, &mut own.records, wire, &[])
+                send(&mut own.sending, &mut own.records, wire, &[], false)
             }
             Self::Shared(shared) if shared.records.lock().has_replies() => {
                 let Some(mut sending) = shared.sending.try_lock() else { return };
-                send(&mut sending, &shared.records, wire, &[])
+                send(&mut sending, &shared.records, wire, &[], false)
             }
             _ => return,
         };
@@ -171,6 +191,7 @@ impl Session {
 
     /// Sends what the socket has not taken yet. Returns whether some is left.
     pub(super) fn settle(&mut self, wire: &impl Wire) -> bool {
+        self.reply(wire);
         // An error occurs again when the socket is used.
         match self {
             Self::Own(own) => drop(own.sending.push(wire)),
@@ -286,12 +307,13 @@ fn send(
     mut records: impl Access,
     wire: &impl Wire,
     parts: &[IoSlice<'_>],
+    is_last: bool,
 ) -> io::Result<usize> {
     sending.push(wire)?;
     Scratch::with(|scratch| {
         let Scratch { gathered, sealed, .. } = scratch;
         sealed.clear();
-        let content = records.with(|records| records.seal(parts, gathered, sealed))?;
+        let content = records.with(|records| records.seal(parts, is_last, gathered, sealed))?;
         if sealed.is_empty() {
             return Ok(content);
         }

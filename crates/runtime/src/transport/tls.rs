@@ -54,6 +54,14 @@ impl Transport {
         }
     }
 
+    /// Announces that the next write is the last one, if it is complete.
+    #[cold]
+    pub(super) fn end_session_with_next_write(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.end_with_next_write();
+        }
+    }
+
     /// Uses the session and the socket at once.
     fn in_session<T>(&mut self, work: impl FnOnce(&mut Session, &Self) -> T) -> Option<T> {
         let mut session = self.session.take()?;

@@ -38,8 +38,11 @@ impl Worker<'_> {
 
     /// Continues in the session that the handshake has established.
     #[cold]
-    pub(super) fn secure(&mut self, connection: Box<Connection>) -> Flow {
-        let mut connection = self.flush(connection)?;
+    pub(super) fn secure(&mut self, mut connection: Box<Connection>) -> Flow {
+        // Output of an earlier step. That of the last one goes with the first response.
+        if connection.is_writing() {
+            connection = self.flush(connection)?;
+        }
         if let Guest::Handshake(handshake) = &mut connection.guest {
             if let Some(session) = handshake.finish(self.buffers) {
                 connection.transport.secure(session);

@@ -77,7 +77,7 @@ impl Worker<'_> {
             Step::Wait => self.wait(connection),
             Step::Linger => self.linger(connection),
             Step::Close => {
-                let mut connection = self.flush(connection)?;
+                let mut connection = self.flush_last(connection)?;
                 if connection.transport.farewell() {
                     return self.wait(connection);
                 }
@@ -199,7 +199,7 @@ impl Worker<'_> {
     /// Shuts down the write direction, and continues to read what the peer still sends.
     fn linger(&mut self, mut connection: Box<Connection>) -> Flow {
         self.note_refusal(&mut connection);
-        let mut connection = self.flush(connection)?;
+        let mut connection = self.flush_last(connection)?;
         let ended = connection.transport.shutdown(Shutdown::Write);
         let mut connection = self.check(connection, ended)?;
         let mut timeout = self.engine.config.linger_timeout;
@@ -215,6 +215,14 @@ impl Worker<'_> {
     #[inline(never)]
     pub(super) fn flush(&mut self, connection: Box<Connection>) -> Flow {
         self.flush_inline(connection)
+    }
+
+    /// As [`flush`](Self::flush), for output that nothing follows.
+    fn flush_last(&mut self, mut connection: Box<Connection>) -> Flow {
+        if !connection.is_writing() && !self.buffers.output.is_empty() {
+            connection.transport.farewell_with_next_write();
+        }
+        self.flush(connection)
     }
 
     /// As [`flush`](Self::flush), inlined into the path of every request.
