@@ -53,7 +53,8 @@ pub struct Decoder {
     /// What has arrived of the message, or the message that was returned last.
     content: Vec<u8>,
     #[cfg(feature = "deflate")]
-    inflater: Option<Inflater>,
+    /// Boxed, because most sockets have none.
+    inflater: Option<Box<Inflater>>,
 }
 
 /// What the next bytes are.
@@ -117,7 +118,7 @@ impl Decoder {
     #[cfg(feature = "deflate")]
     #[must_use]
     pub fn with_deflate(mut self, params: &DeflateParams) -> Self {
-        self.inflater = Some(Inflater::new(self.role, params));
+        self.inflater = Some(Box::new(Inflater::new(self.role, params)));
         self
     }
 

@@ -27,7 +27,8 @@ pub struct Encoder {
     keys: Option<MaskKeys>,
     fragment_bytes_max: Option<NonZeroUsize>,
     #[cfg(feature = "deflate")]
-    deflater: Option<Deflater>,
+    /// Boxed, because most sockets have none.
+    deflater: Option<Box<Deflater>>,
 }
 
 /// The content of a ping or pong is longer than 125 bytes.
@@ -75,7 +76,7 @@ impl Encoder {
     #[must_use]
     pub fn with_deflate(mut self, params: &DeflateParams, options: DeflateOptions) -> Self {
         let role = if self.keys.is_some() { Role::Client } else { Role::Server };
-        self.deflater = Deflater::new(role, params, options);
+        self.deflater = Deflater::new(role, params, options).map(Box::new);
         self
     }
 

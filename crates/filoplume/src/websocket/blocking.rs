@@ -152,7 +152,7 @@ impl BlockingSocket {
                 .decoder
                 .is_within_message()
                 .then(|| message_since.unwrap_or_else(Instant::now));
-            let timeout = self.config.message_timeout;
+            let timeout = self.config.times.message_timeout;
             if message_since.is_some_and(|since| since.elapsed() >= timeout) {
                 return Err(self.fail(CloseCode::POLICY_VIOLATION, "a message arrives too slowly"));
             }
@@ -205,9 +205,9 @@ impl BlockingSocket {
     /// Waits for bytes. Returns whether a ping waits for its answer.
     fn fill(&mut self, is_pinged: bool) -> io::Result<bool> {
         let timeout = match (self.stage, is_pinged) {
-            (Stage::Open, false) => self.config.ping_interval,
-            (Stage::Open, true) => self.config.pong_timeout,
-            _ => self.config.close_timeout,
+            (Stage::Open, false) => self.config.times.ping_interval,
+            (Stage::Open, true) => self.config.times.pong_timeout,
+            _ => self.config.times.close_timeout,
         };
         self.decoder.release();
         self.stream.set_read_timeout(Some(timeout))?;
@@ -267,7 +267,7 @@ impl BlockingSocket {
         }
         // What the peer has sent before its answer is discarded.
         let started = Instant::now();
-        while self.stage != Stage::Closed && started.elapsed() < self.config.close_timeout {
+        while self.stage != Stage::Closed && started.elapsed() < self.config.times.close_timeout {
             self.next()?;
             if self.stage != Stage::Closed {
                 self.fill(false)?;

@@ -24,12 +24,18 @@ pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Config {
     pub(super) limits: Limits,
     pub(super) unsent_bytes_max: usize,
+    pub(super) times: Times,
+    #[cfg(feature = "websocket-deflate")]
+    pub(super) deflate: Option<(DeflateConfig, DeflateOptions)>,
+}
+
+/// How long a socket waits. This is the part of its bounds that it keeps while it is open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
     pub(super) ping_interval: Duration,
     pub(super) pong_timeout: Duration,
     pub(super) close_timeout: Duration,
     pub(super) message_timeout: Duration,
-    #[cfg(feature = "websocket-deflate")]
-    pub(super) deflate: Option<(DeflateConfig, DeflateOptions)>,
 }
 
 impl Default for Config {
@@ -37,10 +43,12 @@ impl Default for Config {
         Self {
             limits: Limits::default(),
             unsent_bytes_max: UNSENT_BYTES_MAX,
-            ping_interval: PING_INTERVAL,
-            pong_timeout: PONG_TIMEOUT,
-            close_timeout: CLOSE_TIMEOUT,
-            message_timeout: MESSAGE_TIMEOUT,
+            times: Times {
+                ping_interval: PING_INTERVAL,
+                pong_timeout: PONG_TIMEOUT,
+                close_timeout: CLOSE_TIMEOUT,
+                message_timeout: MESSAGE_TIMEOUT,
+            },
             #[cfg(feature = "websocket-deflate")]
             deflate: Some((DeflateConfig::default(), DeflateOptions::default())),
         }

@@ -261,26 +261,26 @@ impl WebSocketUpgrade {
     /// Sets after which silence a ping is sent. `None` sends none, and a peer that has vanished is
     /// noticed only when something is sent to it. Default: 30 seconds.
     pub fn ping_interval(mut self, interval: Option<Duration>) -> Self {
-        self.config.ping_interval = interval.unwrap_or(Duration::MAX);
+        self.config.times.ping_interval = interval.unwrap_or(Duration::MAX);
         self
     }
 
     /// Sets how long the peer may take to answer a ping. Default: 20 seconds.
     pub fn pong_timeout(mut self, timeout: Duration) -> Self {
-        self.config.pong_timeout = timeout;
+        self.config.times.pong_timeout = timeout;
         self
     }
 
     /// Sets how long the peer may take to answer a close frame. Default: 5 seconds.
     pub fn close_timeout(mut self, timeout: Duration) -> Self {
-        self.config.close_timeout = timeout;
+        self.config.times.close_timeout = timeout;
         self
     }
 
     /// Sets how long a message may take to arrive. It is checked together with the pings. Default:
     /// 30 seconds.
     pub fn message_timeout(mut self, timeout: Duration) -> Self {
-        self.config.message_timeout = timeout;
+        self.config.times.message_timeout = timeout;
         self
     }
 
@@ -387,7 +387,7 @@ impl Negotiated {
         let unsent_bytes_max = self.config.unsent_bytes_max;
         let outbox = Outbox::new(id, self.subprotocol, form, encoder, unsent_bytes_max);
         let socket = Socket { outbox: Arc::new(outbox) };
-        SocketProtocol::new(socket, decoder, self.handlers, self.config)
+        SocketProtocol::new(socket, decoder, self.handlers, self.config.times)
     }
 }
 
