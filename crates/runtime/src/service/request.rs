@@ -103,6 +103,12 @@ impl Request {
         self.rare.get_or_insert_default().permits = permits;
     }
 
+    /// Returns whether it has fields that few requests use.
+    #[inline]
+    pub(crate) fn has_rare(&self) -> bool {
+        self.rare.is_some()
+    }
+
     /// Returns the latch that is set when the client has gone.
     #[inline]
     pub(crate) fn cancel_latch(&self) -> Option<&Arc<Latch>> {

@@ -26,6 +26,12 @@ use crate::service::request::Request;
 use crate::service::response::{Response, ResponseBody};
 use crate::service::{Content, Plan, Service};
 
+/// What connects a handler that runs with its client.
+struct Told {
+    cancel: Option<Arc<Latch>>,
+    interim: Option<Arc<InterimWriter>>,
+}
+
 impl Worker<'_> {
     /// Plans a request, and calls its handler if it has no content.
     #[inline(always)]
@@ -160,10 +166,30 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    /// Called when the handler has returned: it is not told anything any more.
+    /// Prepares what few handlers use beside their request. Most requests have none of it, which
+    /// is one test for all.
     #[cold]
     #[inline(never)]
-    fn unwatch_client(&mut self, token: usize, latch: &Latch) {
+    fn begin_rare(&mut self, connection: &mut Connection, request: &Request) -> Option<Box<Told>> {
+        let told = Told {
+            cancel: request.cancel_latch().cloned(),
+            interim: request.interim_writer().cloned(),
+        };
+        if let Some(interim) = &told.interim {
+            self.open_interim(connection, interim);
+        }
+        (told.cancel.is_some() || told.interim.is_some()).then(|| Box::new(told))
+    }
+
+    /// Called when the handler has returned: it sends no interim response and is not told anything
+    /// any more.
+    #[cold]
+    #[inline(never)]
+    fn end_rare(&mut self, token: usize, told: Told) {
+        if let Some(interim) = told.interim {
+            interim.close();
+        }
+        let Some(latch) = told.cancel else { return };
         latch.seal();
         // Otherwise the loop does so when the connection is back.
         if let Some(event_loop) = &mut self.lead {
@@ -225,11 +251,10 @@ impl Worker<'_> {
         if self.lead.is_none() {
             self.begin_on_pool(connection, request.as_ref(), route);
         }
-        let cancel = request.as_ref().and_then(Request::cancel_latch).cloned();
-        let interim = request.as_ref().and_then(Request::interim_writer).cloned();
-        if let Some(interim) = &interim {
-            self.open_interim(connection, interim);
-        }
+        let told = match request {
+            Some(request) if request.has_rare() => self.begin_rare(connection, request),
+            _ => None,
+        };
         // Filled in place and passed by reference: a response is so large that each move is
         // measurable.
         let mut response = None;
@@ -246,11 +271,8 @@ impl Worker<'_> {
         if self.permit.is_some() {
             self.give_permit_back();
         }
-        if let Some(interim) = interim {
-            interim.close();
-        }
-        if let Some(latch) = cancel {
-            self.unwatch_client(reply_to.connection.token(), &latch);
+        if let Some(told) = told {
+            self.end_rare(reply_to.connection.token(), *told);
         }
         let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(reply_to, response)
