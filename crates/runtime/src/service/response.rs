@@ -159,7 +159,7 @@ impl Response {
         if !self.headers.contains("content-type") {
             self.headers.insert_static(&OCTETS);
         }
-        self.body = ResponseBody::Bytes(bytes.into());
+        self.replace_body(ResponseBody::Bytes(bytes.into()));
         self
     }
 
@@ -289,13 +289,20 @@ impl Response {
     #[inline]
     fn send(&mut self, content_type: &'static StaticField, content: impl Into<Bytes>) -> &mut Self {
         self.headers.insert_static(content_type);
-        // There is usually no earlier body, and then freeing it costs one comparison.
-        if let ResponseBody::Bytes(before) =
-            mem::replace(&mut self.body, ResponseBody::Bytes(content.into()))
-        {
-            drop(before);
-        }
+        self.replace_body(ResponseBody::Bytes(content.into()));
         self
+    }
+
+    /// Sets the body. There is usually no earlier one, and then to drop it would cost a call that
+    /// finds that out.
+    #[inline(always)]
+    #[allow(clippy::mem_forget, reason = "an empty body has nothing to drop")]
+    fn replace_body(&mut self, body: ResponseBody) {
+        if matches!(self.body, ResponseBody::Empty) {
+            mem::forget(mem::replace(&mut self.body, body));
+        } else {
+            self.body = body;
+        }
     }
 
     /// Returns the parts of a response that is complete and short: nothing to stream and no
