@@ -31,6 +31,10 @@ mod shared;
 mod tally;
 mod target;
 mod timer;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
 mod tls;
 mod transport;
 mod units;

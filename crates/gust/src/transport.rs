@@ -123,11 +123,11 @@ fn send(socket: &impl std::os::fd::AsFd, bytes: &[u8]) -> io::Result<usize> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn receive(socket: &mut impl io::Read, buffer: &mut [u8]) -> io::Result<usize> {
+fn receive(socket: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     socket.read(buffer)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send(socket: &mut impl io::Write, bytes: &[u8]) -> io::Result<usize> {
+fn send(socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     socket.write(bytes)
 }

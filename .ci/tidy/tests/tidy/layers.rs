@@ -165,7 +165,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/gust/src",
         &[
-            &["units", "target", "tls", "arrival", "websocket"],
+            &["units", "target", "tls", "without_tls", "arrival", "websocket"],
             &["cpu", "transport", "timer", "retry", "histogram", "url_list", "event_stream"],
             &["verify", "tally"],
             &["plan", "schedule"],

@@ -15,4 +15,5 @@ mod program;
 mod rates;
 mod reports;
 mod servers;
+#[cfg(feature = "tls")]
 mod tls;
