@@ -90,8 +90,8 @@ fn check(package: &str) {
     let changes: Vec<_> = gone.chain(new).collect();
     assert!(
         changes.is_empty(),
-        "the public surface of {package} has changed:\n{}\nif that is intended: UPDATE=1 cargo test \
-         -p filoplume-tidy",
+        "the public surface of {package} has changed:\n{}\nif that is intended: UPDATE=1 cargo \
+         test -p filoplume-tidy",
         changes.join("\n")
     );
 }

@@ -47,8 +47,8 @@ pub(crate) enum Address {
 }
 
 impl Target {
-    /// Parses `http://host[:port][/path]`, `https://`, `ws://`, `wss://`, `tcp://host:port`, `unix:/socket[:/path]` or
-    /// `:port[/path]`.
+    /// Parses `http://host[:port][/path]`, `https://`, `ws://`, `wss://`, `tcp://host:port`,
+    /// `unix:/socket[:/path]` or `:port[/path]`.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         for (prefix, scheme) in [
             ("http://", Scheme::Http),

@@ -33,8 +33,8 @@ fn messages_and_control_frames_are_read() {
         masked(0x88, &[0x03, 0xe8, b'b', b'y', b'e']),
         masked(0x81, b"discarded"),
     ];
-    let expected = "text \"Hello\"\nbinary [1, 2, 3]\ntext \"\"\nbinary of 200\nping there?\npong \n\
-        close 1000 \"bye\"\n";
+    let expected = "text \"Hello\"\nbinary [1, 2, 3]\ntext \"\"\nbinary of 200\nping there?\n\
+        pong \nclose 1000 \"bye\"\n";
     assert_eq!(server(&frames), expected);
 }
 

@@ -220,10 +220,10 @@ mod tests {
     #[test]
     fn line_numbers_stay_in_the_case_only() {
         let messages = format!(
-            "error: wrong\n  --> {OWN_FOLDER}cases/a.rs:4:2\n   |\n10 | code\n   |\nnote: here\n  --> \
-             /home/b/.cargo/registry/src/index-1/serde-1.0.2/src/lib.rs:1:2\n   |\n99 | fn f()\n   \
-             = and 12 others\n           and 12 others\n\nerror: aborting due to 1 previous \
-             error\n"
+            "error: wrong\n  --> {OWN_FOLDER}cases/a.rs:4:2\n   |\n10 | code\n   |\nnote: here\n  \
+             --> /home/b/.cargo/registry/src/index-1/serde-1.0.2/src/lib.rs:1:2\n   |\n\
+             99 | fn f()\n   = and 12 others\n           and 12 others\n\nerror: aborting due to 1 \
+             previous error\n"
         );
         let expected = "error: wrong\n  --> cases/a.rs:4:2\n   |\n10 | code\n   |\nnote: here\n  \
                         --> $CARGO/serde-1.0.2/src/lib.rs\n   |\n   | fn f()\n   = and 12 \

@@ -103,8 +103,8 @@ impl MultipartError {
 
 /// The content in chunks of `length` bytes.
 fn chunked(content: &[u8], length: usize) -> Vec<u8> {
-    let head = b"POST /collect HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: multipart/form-data; boundary=xyz\r\n\
-        transfer-encoding: chunked\r\n\r\n";
+    let head = b"POST /collect HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+        content-type: multipart/form-data; boundary=xyz\r\ntransfer-encoding: chunked\r\n\r\n";
     let mut request = head.to_vec();
     for chunk in content.chunks(length) {
         request.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());

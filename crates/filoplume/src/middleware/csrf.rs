@@ -162,8 +162,8 @@ impl Middleware for Csrf {
         let session = Session::of(&request)?;
         let Some(given) = request_token(&mut request, &next.context())? else {
             return Err(Error::forbidden(format!(
-                "the CSRF token is missing: send it in the form field `{FIELD}`, before any file, or the header \
-                 `{HEADER}`"
+                "the CSRF token is missing: send it in the form field `{FIELD}`, before any file, \
+                 or the header `{HEADER}`"
             )));
         };
         let secret = session.csrf_secret()?;
@@ -364,7 +364,8 @@ impl FromRequest for CsrfToken {
         Session::configure(options);
         options.require::<Self>(
             "it takes a `CsrfToken`, but nothing checks tokens: add `.with(Csrf::new())` after \
-             `.with(Sessions::new(store, key))`, around this route and those that the form is sent to",
+             `.with(Sessions::new(store, key))`, around this route and those that the form is \
+             sent to",
         );
     }
 }

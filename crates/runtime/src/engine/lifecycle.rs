@@ -169,7 +169,10 @@ impl Engine {
             }
         });
         if let Err(error) = thread::Builder::new().name(name).spawn(run) {
-            tracing::error!(%error, "cannot start a thread: the callbacks of `Stopping` do not run");
+            tracing::error!(
+                %error,
+                "cannot start a thread: the callbacks of `Stopping` do not run"
+            );
         }
     }
 

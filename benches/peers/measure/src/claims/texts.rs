@@ -11,10 +11,11 @@ pub struct Claim {
 }
 
 /// Stands above all of them.
-pub const PREFACE: &str = "Client and server were those of years ago, and on other machines: the old figures say how \
-     servers compared, not how fast they are. Only the ratios within one table of today mean \
-     anything. Here the client shares two cores with the server, so that a cheaper client makes a \
-     faster server; the server's CPU time per request moves less than requests/s, and says more.";
+pub const PREFACE: &str = "Client and server were those of years ago, and on other machines: the \
+     old figures say how servers compared, not how fast they are. Only the ratios within one table \
+     of today mean anything. Here the client shares two cores with the server, so that a cheaper \
+     client makes a faster server; the server's CPU time per request moves less than requests/s, \
+     and says more.";
 
 pub const MAY_ECHO: Claim = Claim {
     title: "May's echo server against tokio's",

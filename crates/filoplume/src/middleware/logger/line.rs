@@ -170,8 +170,9 @@ mod tests {
         let request = request("/a", "curl/8");
         assert_eq!(
             entry(&request, None).to_json(),
-            "{\"time\":\"1994-11-06T08:49:37.042Z\",\"method\":\"GET\",\"path\":\"/a\",\"route\":\"/{a}\",\"status\":200,\
-             \"bytes\":12,\"duration_us\":1500,\"client\":\"192.0.2.1\",\"peer\":\"[2001:db8::1]:4711\",\"request_id\":\"17\",\
+            "{\"time\":\"1994-11-06T08:49:37.042Z\",\"method\":\"GET\",\"path\":\"/a\",\
+             \"route\":\"/{a}\",\"status\":200,\"bytes\":12,\"duration_us\":1500,\
+             \"client\":\"192.0.2.1\",\"peer\":\"[2001:db8::1]:4711\",\"request_id\":\"17\",\
              \"user_agent\":\"curl/8\"}\n"
         );
     }

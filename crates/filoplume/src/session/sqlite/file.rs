@@ -54,8 +54,8 @@ mod unix {
             let mode = metadata.permissions().mode() & 0o777;
             if mode & OTHERS != 0 {
                 tracing::warn!(
-                    "the session file {file:?} has mode {mode:o}, so other users can access it: run \
-                     `chmod 600` unless this is intended"
+                    "the session file {file:?} has mode {mode:o}, so other users can access it: \
+                     run `chmod 600` unless this is intended"
                 );
             }
         }
