@@ -15,6 +15,10 @@ const PER_ADDRESS: usize = 250;
 /// The receive buffer of an attacker that does not read.
 const RECEIVE_BYTES: usize = 8 * 1024;
 
+/// The pause between two attempts to send on every connection, so that an attack leaves the
+/// processor to the server.
+const BETWEEN_ROUNDS: Duration = Duration::from_micros(500);
+
 /// Connections of attackers.
 #[derive(Debug)]
 pub struct Crowd {
@@ -81,7 +85,7 @@ impl Crowd {
                 }
                 Err(error) => error.kind() == ErrorKind::WouldBlock,
             });
-            thread::sleep(Duration::from_micros(500));
+            thread::sleep(BETWEEN_ROUNDS);
         }
         self
     }
@@ -91,6 +95,7 @@ impl Crowd {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.send(bytes);
+            // The pace of the attack.
             thread::sleep(interval);
         }
         self

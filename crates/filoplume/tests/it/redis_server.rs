@@ -88,6 +88,7 @@ impl RedisServer {
                     assert!(Instant::now() < deadline, "redis-server does not answer: {error}");
                 }
             }
+            // Polls: a refused connection does not tell when it would be accepted.
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -272,6 +272,7 @@ fn idle_sessions_end() {
         // Use extends it only from the next second on, and then it has ended.
         while client.get("/color").cookie(NAME, cookie).send().text() != "None" {
             assert!(Instant::now() < deadline, "it does not end");
+            // Polls: that time has passed is no event.
             std::thread::sleep(Duration::from_millis(20));
         }
     });

@@ -217,6 +217,7 @@ fn many_sockets_share_two_threads() {
     let config = ServerConfig::default().threads_max(2);
     let app = start(App::new().config(config).websocket("/ws", |upgrade: WebSocketUpgrade| {
         upgrade.on_message(|socket: &Socket, text: String| {
+            // Blocks, so that each call needs one of the threads.
             thread::sleep(Duration::from_millis(1));
             socket.send(text)
         })

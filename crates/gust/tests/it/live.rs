@@ -181,6 +181,9 @@ fn a_server_without_websockets_is_reported_in_one_line() {
     }
 }
 
+/// The pace of a server that sends by itself.
+const BETWEEN_MESSAGES: Duration = Duration::from_millis(10);
+
 fn microseconds() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()
 }
@@ -195,7 +198,7 @@ fn what_a_server_sends_by_itself_is_counted_with_its_age() {
             if stream.write_all(&output).is_err() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(BETWEEN_MESSAGES);
         }
     });
     let (run, outcome) = measure(&format!("ws://127.0.0.1:{port} --hold -c 5 -d 600ms"));
@@ -241,7 +244,7 @@ fn event_server(ends_after: Option<usize>) -> u16 {
             if stream.write_all((chunk + end).as_bytes()).is_err() || !end.is_empty() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(BETWEEN_MESSAGES);
         }
     })
 }

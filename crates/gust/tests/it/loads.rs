@@ -10,6 +10,7 @@ use crate::servers::{Counter, HELLO, always, each_connection, each_request, read
 #[test]
 fn a_duration_is_kept_whatever_the_server_does() {
     let slow = each_request(|_| {
+        // Longer than the test lets a run take.
         std::thread::sleep(Duration::from_secs(3));
         HELLO.to_vec()
     });

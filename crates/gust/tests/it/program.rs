@@ -10,6 +10,9 @@ use serde_json::Value;
 /// A run that takes longer than this counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The interval of polls.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -87,7 +90,8 @@ pub(crate) fn wait(child: &mut Child, arguments: &[&str]) -> Option<i32> {
             child.kill().unwrap();
             panic!("gust {arguments:?} hangs");
         }
-        thread::sleep(Duration::from_millis(5));
+        // Polls: the standard library cannot wait for a process with a deadline.
+        thread::sleep(LOOK_EVERY);
     }
 }
 
@@ -97,7 +101,7 @@ pub(crate) fn wait_until(is_true: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_true() {
         assert!(Instant::now() < end, "waited in vain");
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -47,6 +47,7 @@ fn a_pause_of_the_server_counts_for_all_requests_that_were_due() {
         let (stop, go_on) = (*start + Duration::from_secs(1), *start + Duration::from_secs(2));
         let now = Instant::now();
         if now > stop && now < go_on {
+            // The pause is what the test is about.
             thread::sleep(go_on - now);
         }
         HELLO.to_vec()
@@ -61,6 +62,7 @@ fn a_pause_of_the_server_counts_for_all_requests_that_were_due() {
 #[test]
 fn requests_that_could_not_be_sent_are_reported() {
     let port = each_request(|_| {
+        // Five answers per second, and a hundred are due.
         thread::sleep(Duration::from_millis(200));
         HELLO.to_vec()
     });
