@@ -34,6 +34,9 @@ mod error;
 mod execution;
 #[cfg(all(test, target_os = "linux"))]
 mod faults;
+#[cfg(all(fuzzing, unix, feature = "tls"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod metrics;
 mod pool;
 mod protocol;

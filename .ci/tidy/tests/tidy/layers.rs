@@ -135,7 +135,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["service", "metrics"],
             &["protocol"],
             &["engine"],
-            &["server"],
+            &["server", "fuzzing"],
         ],
     ),
     (
