@@ -258,7 +258,7 @@ impl Exchange {
         };
         match reader.peer_closed(&self.unread) {
             PeerClosed::Ended => self.complete(plan, now, tally),
-            PeerClosed::BetweenResponses if self.pending.is_empty() => return Ok(()),
+            PeerClosed::BetweenResponses if self.pending.is_empty() && !plan.holds => return Ok(()),
             PeerClosed::BetweenResponses | PeerClosed::Truncated => {
                 return Err(ErrorKind::ClosedEarly);
             }

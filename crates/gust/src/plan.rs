@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) protocol: Protocol,
     /// How a WebSocket is opened.
     pub(crate) websocket: Option<WebSocket>,
-    /// Whether connections only receive what the server sends by itself.
+    /// Whether connections send nothing after their first request, and are kept open.
     pub(crate) holds: bool,
     pub(crate) requests: Requests,
     pub(crate) connections: usize,

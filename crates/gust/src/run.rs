@@ -77,7 +77,7 @@ pub(crate) struct Load {
     pub(crate) requests: Option<u64>,
     pub(crate) warmup_seconds: f64,
     pub(crate) request_bytes: u64,
-    /// Whether connections only received what the server sent by itself.
+    /// Whether connections sent nothing after their first request.
     #[serde(default)]
     pub(crate) holds: bool,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Connections {
     /// Connections with at least one response.
     pub(crate) served: u64,
     pub(crate) never_served: u64,
-    /// How many were open at the end, if they only received.
+    /// How many were open at the end, if they were held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) held: Option<u64>,
     /// How many times a connection was opened again.

@@ -191,7 +191,8 @@ impl<'a> Worker<'a> {
             self.tally.slice.connect.record(now - since);
         }
         if self.plan.holds {
-            if self.plan.protocol == Protocol::Events {
+            // A WebSocket has asked in its handshake.
+            if self.plan.protocol != Protocol::WebSocket {
                 self.connections[slot].exchange.begin(0, now, now, &mut self.tally);
             }
         } else if self.plan.keep_alive {

@@ -23,7 +23,8 @@ pub(super) struct LiveArguments {
     #[arg(long)]
     sse: bool,
     /// Only receive what the server sends on ws://. Latency counts from a time in the message to
-    /// its arrival, as with --sse. Without it, each message waits for its echo.
+    /// its arrival, as with --sse. Without it, each message waits for its echo. On http://, send
+    /// one request on each connection, and keep the connection open.
     #[arg(long)]
     hold: bool,
     /// Compress messages (permessage-deflate).
@@ -37,8 +38,11 @@ impl LoadArguments {
         let live = &self.live;
         let is_websocket = matches!(target.scheme, Scheme::Ws | Scheme::Wss);
         let is_http = matches!(target.scheme, Scheme::Http | Scheme::Https);
-        if !is_websocket && (live.hold || live.deflate) {
-            return Err("--hold and --deflate are for ws:// and wss://".to_owned());
+        if !is_websocket && live.deflate {
+            return Err("--deflate is for ws:// and wss://".to_owned());
+        }
+        if live.hold && !is_websocket && !is_http {
+            return Err("--hold is for ws://, wss://, http:// and https://".to_owned());
         }
         if live.sse && !is_http {
             return Err("--sse is for http:// and https://".to_owned());
@@ -47,10 +51,11 @@ impl LoadArguments {
         let has_schedule = self.requests.is_some() || self.rate.is_some() || self.pipeline > 1;
         if holds && (has_schedule || self.verify.is_some()) {
             return Err(
-                "--hold and --sse send nothing: leave out -n, -r, -p and --verify".to_owned()
+                "--hold and --sse send one request or nothing: leave out -n, -r, -p and --verify"
+                    .to_owned(),
             );
         }
-        let is_live = is_websocket || live.sse;
+        let is_live = is_websocket || holds;
         if is_live && (self.no_keepalive || self.blocking_threads.is_some()) {
             return Err(
                 "live connections are not for --no-keepalive and --blocking-threads".to_owned()

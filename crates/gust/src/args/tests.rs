@@ -95,7 +95,10 @@ fn live_connections_have_options_of_their_own() {
     assert_eq!((events.protocol, events.holds), (Protocol::Events, true));
     let request = String::from_utf8(events.requests.template(0).bytes.clone()).unwrap();
     assert!(request.contains("accept: text/event-stream\r\n"), "{request}");
-    refused(":1 --hold", "for ws://");
+    let held = plan(":1 --hold").unwrap();
+    assert_eq!((held.protocol, held.holds), (Protocol::Http, true));
+    refused("tcp://127.0.0.1:1 --hold", "--hold is for ws://");
+    refused(":1 --hold --no-keepalive", "are not for --no-keepalive");
     refused(":1 --deflate", "for ws://");
     refused("ws://127.0.0.1:1 --sse", "--sse is for http://");
     refused("ws://127.0.0.1:1 --hold -n 5", "leave out -n");

@@ -25,12 +25,14 @@ impl Exchange {
         self.state = ResponseState::WebSocket { decoder: Some(Box::new(decoder)) };
     }
 
-    /// Returns whether the connection receives what the server sends by itself.
+    /// Returns whether an open connection receives what the server sends by itself, or has its
+    /// response.
     pub(crate) fn is_held(&self) -> bool {
         match &self.state {
             ResponseState::WebSocket { decoder } => decoder.is_some(),
             ResponseState::Events { is_open, .. } => *is_open,
-            ResponseState::Http { .. } | ResponseState::Echo { .. } => false,
+            ResponseState::Http { .. } => self.pending.is_empty(),
+            ResponseState::Echo { .. } => false,
         }
     }
 

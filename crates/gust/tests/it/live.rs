@@ -224,6 +224,34 @@ fn silent_websockets_are_held() {
     assert!(!outcome.stdout.contains("WARNING"), "{}", outcome.stdout);
 }
 
+#[test]
+fn a_held_http_connection_asks_once() {
+    let port = each_connection(|stream| {
+        let mut reader = BufReader::new(stream);
+        while read_request(&mut reader).is_some() {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+            reader.get_mut().write_all(answer).unwrap();
+        }
+    });
+    let (run, outcome) = measure(&format!(":{port} --hold -c 20 -d 600ms --timeout 100ms"));
+    outcome.assert_code(0);
+    assert_eq!((count(&run, "connections.held"), errors(&run)), (20, 0), "{run}");
+    assert_eq!((count(&run, "requests"), count(&run, "responses")), (20, 20), "{run}");
+}
+
+#[test]
+fn a_held_http_connection_that_the_server_closes_is_an_error() {
+    let port = each_connection(|stream| {
+        let mut reader = BufReader::new(stream);
+        if read_request(&mut reader).is_some() {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+            reader.get_mut().write_all(answer).unwrap();
+        }
+    });
+    let (run, _) = measure(&format!(":{port} --hold -c 1 -d 300ms"));
+    assert!(count(&run, "errors.closed_early") >= 1, "{run}");
+}
+
 /// Starts a server that answers with an event stream and sends events until the client has gone.
 fn event_server(ends_after: Option<usize>) -> u16 {
     each_connection(move |stream| {
