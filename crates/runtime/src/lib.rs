@@ -73,6 +73,7 @@ pub use crate::service::blocking_stream::BlockingStream;
 pub use crate::service::body::{Body, ContentError};
 pub use crate::service::cancel::{CallbackGuard, Cancel};
 pub use crate::service::early_hints::EarlyHints;
+pub use crate::service::file_body::FileBody;
 pub use crate::service::panics::note_caught_panic;
 pub use crate::service::pushed;
 pub use crate::service::refused::Refused;

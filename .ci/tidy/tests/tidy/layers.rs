@@ -47,6 +47,7 @@ const LAYERS: &[Layer] = &[
             "crates/runtime/src/protocol/http/mod.rs",
             "crates/runtime/src/protocol/http/receive.rs",
             "crates/runtime/src/protocol/http/send.rs",
+            "crates/runtime/src/protocol/http/send_file.rs",
         ],
         never: &["EventLoop", "LoopHandle", "event_loop", "mio"],
         because: "a protocol returns what it needs and knows no poller",

@@ -148,6 +148,11 @@ impl File {
     }
 }
 
+/// Returns the file as the system can send it: its calls must not have to fail.
+pub(crate) fn sendable(file: &File) -> Option<&fs::File> {
+    file.plan.is_none().then_some(&file.file)
+}
+
 impl From<fs::File> for File {
     fn from(file: fs::File) -> Self {
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));

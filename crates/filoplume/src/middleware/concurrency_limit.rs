@@ -1,12 +1,13 @@
 //! A limit on concurrent requests.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{FileBody, Request, Response, ResponseBody, StatusCode};
 use parking_lot::{Condvar, Mutex};
 
 use crate::core::error::{Error, Result};
@@ -137,6 +138,10 @@ fn hold_permit_while_sent(body: &mut ResponseBody, permit: Permit) {
             reader: Box::new(PermitReader { reader, _permit: permit }),
             length,
         },
+        ResponseBody::File { content, length } => ResponseBody::File {
+            content: Box::new(PermitReader { reader: content, _permit: permit }),
+            length,
+        },
         ResponseBody::Unsized(reader) => {
             ResponseBody::Unsized(Box::new(PermitReader { reader, _permit: permit }))
         }
@@ -145,14 +150,24 @@ fn hold_permit_while_sent(body: &mut ResponseBody, permit: Permit) {
 }
 
 /// A reader that holds a permit until it is dropped.
-struct PermitReader {
-    reader: Box<dyn Read + Send>,
+struct PermitReader<R> {
+    reader: R,
     _permit: Permit,
 }
 
-impl Read for PermitReader {
+impl<R: Read> Read for PermitReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
+    }
+}
+
+impl<R: FileBody> FileBody for PermitReader<R> {
+    fn part(&self) -> Option<(&File, u64)> {
+        self.reader.part()
+    }
+
+    fn advance(&mut self, bytes: u64) -> io::Result<()> {
+        self.reader.advance(bytes)
     }
 }
 

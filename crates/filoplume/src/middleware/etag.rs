@@ -81,6 +81,7 @@ impl ETag {
             ResponseBody::Empty if !is_head => self.tag(&[]),
             ResponseBody::Empty
             | ResponseBody::Sized { .. }
+            | ResponseBody::File { .. }
             | ResponseBody::Unsized(_)
             | ResponseBody::Pushed(_) => return Ok(()),
         };

@@ -110,6 +110,8 @@ impl IntoResponse for File {
     fn into_response(mut self) -> Result<Response> {
         let length = self.metadata()?.len();
         let position = io::Seek::stream_position(&mut self)?;
-        Reader::sized(self, length.saturating_sub(position)).into_response()
+        let mut response = Response::default();
+        response.set_file(self, position, length.saturating_sub(position));
+        Ok(response)
     }
 }

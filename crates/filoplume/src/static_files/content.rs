@@ -2,15 +2,15 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use filoplume_runtime::ResponseBody;
+use filoplume_runtime::{FileBody, ResponseBody};
 
 use crate::core::error::{Error, Result};
-use crate::disk::File;
+use crate::disk::{File, sendable};
 use crate::semantics::conditional::Validators;
 use crate::semantics::range::ByteRange;
 
@@ -53,7 +53,7 @@ impl Content {
             Self::File(file) => {
                 let length = range.length();
                 let reader = RangeReader { file, offset: range.start, left: length };
-                Ok(ResponseBody::Sized { reader: Box::new(reader), length })
+                Ok(ResponseBody::File { content: Box::new(reader), length })
             }
         }
     }
@@ -213,11 +213,24 @@ impl Read for RangeReader {
     }
 }
 
+impl FileBody for RangeReader {
+    #[allow(unused_qualifications, reason = "files of unit tests have another type")]
+    fn part(&self) -> Option<(&fs::File, u64)> {
+        sendable(&self.file.file).map(|file| (file, self.offset))
+    }
+
+    /// The file may change between a check and the transmission. The check of the last piece, which
+    /// is read, notices every change before it.
+    fn advance(&mut self, bytes: u64) -> io::Result<()> {
+        self.offset += bytes;
+        self.left = self.left.saturating_sub(bytes);
+        self.file.check()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
-    use std::fs;
 
     use super::*;
 
@@ -234,9 +247,9 @@ mod tests {
 
     fn reader(content: Content) -> Box<dyn Read + Send> {
         match content.into_body(ByteRange { start: 0, last: LENGTH as u64 - 1 }).unwrap() {
-            ResponseBody::Sized { reader, length } => {
+            ResponseBody::File { content, length } => {
                 assert_eq!(length, LENGTH as u64);
-                reader
+                Box::new(content)
             }
             other => panic!("{other:?}"),
         }

@@ -17,6 +17,8 @@ mod clocks;
 #[cfg(not(loom))]
 mod echoes;
 #[cfg(not(loom))]
+mod files;
+#[cfg(not(loom))]
 mod paces;
 #[cfg(all(not(loom), feature = "tls-dev"))]
 mod sealed;
@@ -40,6 +42,7 @@ pub(crate) enum Call {
     Accept,
     Read,
     Write,
+    SendFile,
     Shutdown,
 }
 

@@ -101,7 +101,7 @@ impl Exchange<'_> {
             Step::Call(request, route) => self.call(request, route, None, buffers),
             Step::Stream(streaming) => self.stream(*streaming, buffers),
             Step::Pump => {
-                if let Some(error) = self.http.pump(buffers, self.config) {
+                if let Some(error) = self.http.pump(usize::MAX, buffers, self.config) {
                     let name = self.route_number.and_then(|number| self.service.route_name(number));
                     self.service.body_failed(name.as_deref(), &error);
                 }

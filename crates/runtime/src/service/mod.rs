@@ -4,6 +4,7 @@ pub(crate) mod blocking_stream;
 pub(crate) mod body;
 pub(crate) mod cancel;
 pub(crate) mod early_hints;
+pub(crate) mod file_body;
 pub(crate) mod latch;
 pub(crate) mod mailbox;
 pub(crate) mod panics;

@@ -1,6 +1,7 @@
 //! The response of a handler.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
 
@@ -9,6 +10,7 @@ use filoplume_http1::{Headers, InvalidHeader, StaticField};
 use http::{Extensions, StatusCode};
 
 use crate::service::blocking_stream::BlockingStream;
+use crate::service::file_body::{FileBody, OpenFile};
 use crate::service::no_extensions;
 use crate::service::pushed::Pushed;
 use crate::service::status::IntoStatus;
@@ -71,6 +73,14 @@ pub enum ResponseBody {
         /// Where the content comes from. It may block.
         reader: Box<dyn Read + Send>,
         /// How many bytes are taken from the reader.
+        length: u64,
+    },
+    /// As [`Sized`](Self::Sized), from a file. On Linux, the system sends it on a plain connection
+    /// without copying it through the program.
+    File {
+        /// Where the content comes from. It may block.
+        content: Box<dyn FileBody>,
+        /// How many bytes are sent.
         length: u64,
     },
     /// Content of unknown length, sent in chunks. If the reader fails, the connection closes
@@ -166,6 +176,24 @@ impl Response {
     /// Sets the body to `length` bytes of a reader.
     pub fn set_reader(&mut self, reader: impl Read + Send + 'static, length: u64) -> &mut Self {
         self.body = ResponseBody::Sized { reader: Box::new(reader), length };
+        self
+    }
+
+    /// Sets the body to `length` bytes of a file, from `offset` on.
+    ///
+    /// ```no_run
+    /// use filoplume_runtime::Response;
+    /// use std::fs::File;
+    ///
+    /// let file = File::open("report.pdf")?;
+    /// let length = file.metadata()?.len();
+    /// let mut response = Response::default();
+    /// response.set_file(file, 0, length);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_file(&mut self, file: File, offset: u64, length: u64) -> &mut Self {
+        let content = Box::new(OpenFile::new(file, offset));
+        self.body = ResponseBody::File { content, length };
         self
     }
 
@@ -406,6 +434,7 @@ impl fmt::Debug for ResponseBody {
             Self::Empty => f.write_str("Empty"),
             Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
             Self::Sized { length, .. } => write!(f, "reader of {length} bytes"),
+            Self::File { length, .. } => write!(f, "file of {length} bytes"),
             Self::Unsized(_) => f.write_str("reader"),
             Self::Pushed(_) => f.write_str("pushed"),
         }

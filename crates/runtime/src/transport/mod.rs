@@ -20,6 +20,7 @@ macro_rules! each {
 
 #[cfg(feature = "tls")]
 pub(crate) mod records;
+mod send_file;
 #[cfg(feature = "tls")]
 pub(crate) mod session;
 #[cfg(feature = "tls")]

@@ -237,7 +237,9 @@ impl Compression {
         match body {
             ResponseBody::Empty | ResponseBody::Pushed(_) => false,
             ResponseBody::Bytes(bytes) => bytes.len() as u64 >= self.bytes_min,
-            ResponseBody::Sized { length, .. } => *length >= self.bytes_min,
+            ResponseBody::Sized { length, .. } | ResponseBody::File { length, .. } => {
+                *length >= self.bytes_min
+            }
             ResponseBody::Unsized(_) => true,
         }
     }
@@ -263,24 +265,23 @@ impl Compression {
 
     fn compress_body(&self, body: ResponseBody, coding: Coding) -> Result<ResponseBody> {
         let whole = |bytes: Bytes| -> Box<dyn Read + Send> { Box::new(io::Cursor::new(bytes)) };
-        Ok(match body {
-            whole @ (ResponseBody::Empty | ResponseBody::Pushed(_)) => whole,
+        let reader: Box<dyn Read + Send> = match body {
+            whole @ (ResponseBody::Empty | ResponseBody::Pushed(_)) => return Ok(whole),
             ResponseBody::Bytes(bytes) if bytes.len() < STREAM_FROM_BYTES => {
                 let mut compressed = Vec::with_capacity(bytes.len() / 2);
                 encoder(coding, self.levels, whole(bytes))?.read_to_end(&mut compressed)?;
-                ResponseBody::Bytes(compressed.into())
+                return Ok(ResponseBody::Bytes(compressed.into()));
             }
-            ResponseBody::Bytes(bytes) => {
-                ResponseBody::Unsized(encoder(coding, self.levels, whole(bytes))?)
-            }
+            ResponseBody::Bytes(bytes) => whole(bytes),
             ResponseBody::Sized { reader, length } => {
-                let exact = Box::new(ExactLengthReader { reader, left: length });
-                ResponseBody::Unsized(encoder(coding, self.levels, exact)?)
+                Box::new(ExactLengthReader { reader, left: length })
             }
-            ResponseBody::Unsized(reader) => {
-                ResponseBody::Unsized(encoder(coding, self.levels, reader)?)
+            ResponseBody::File { content, length } => {
+                Box::new(ExactLengthReader { reader: Box::new(content), left: length })
             }
-        })
+            ResponseBody::Unsized(reader) => reader,
+        };
+        Ok(ResponseBody::Unsized(encoder(coding, self.levels, reader)?))
     }
 }
 

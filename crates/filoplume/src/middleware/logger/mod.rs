@@ -304,7 +304,7 @@ fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
         ResponseBody::Empty if is_error => None,
         ResponseBody::Empty => Some(0),
         ResponseBody::Bytes(bytes) => Some(bytes.len() as u64),
-        ResponseBody::Sized { length, .. } => Some(*length),
+        ResponseBody::Sized { length, .. } | ResponseBody::File { length, .. } => Some(*length),
         ResponseBody::Unsized(_) | ResponseBody::Pushed(_) => None,
     }
 }

@@ -1,17 +1,21 @@
 //! Logs streamed responses when their reader has ended.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::thread;
 use std::time::Instant;
 
-use filoplume_runtime::{Response, ResponseBody, StatusCode};
+use filoplume_runtime::{FileBody, Response, ResponseBody, StatusCode};
 
 use super::{Entry, Output, RequestInfo};
 use crate::middleware::RequestId;
 
 /// Returns whether the content of a response is read while it is sent.
 pub(super) fn is_streamed(response: &Response) -> bool {
-    matches!(response.body(), ResponseBody::Sized { .. } | ResponseBody::Unsized(_))
+    matches!(
+        response.body(),
+        ResponseBody::Sized { .. } | ResponseBody::File { .. } | ResponseBody::Unsized(_)
+    )
 }
 
 /// Logs the response when it was sent or broken off.
@@ -23,7 +27,7 @@ pub(super) fn log_when_sent(
     response: &mut Response,
 ) {
     let length = match response.body() {
-        ResponseBody::Sized { length, .. } => Some(*length),
+        ResponseBody::Sized { length, .. } | ResponseBody::File { length, .. } => Some(*length),
         _ => None,
     };
     let request_id = request.request_id.clone().or_else(|| response.extensions().get().cloned());
@@ -43,6 +47,9 @@ pub(super) fn log_when_sent(
         ResponseBody::Sized { reader, length } => {
             ResponseBody::Sized { reader: Box::new(LoggedReader { reader, line }), length }
         }
+        ResponseBody::File { content, length } => {
+            ResponseBody::File { content: Box::new(LoggedReader { reader: content, line }), length }
+        }
         ResponseBody::Unsized(reader) => {
             ResponseBody::Unsized(Box::new(LoggedReader { reader, line }))
         }
@@ -51,13 +58,13 @@ pub(super) fn log_when_sent(
 }
 
 /// A reader that logs its end.
-struct LoggedReader {
+struct LoggedReader<R> {
     // Declared before the line, so that it is dropped first and its drop counts for the duration.
-    reader: Box<dyn Read + Send>,
+    reader: R,
     line: PendingLine,
 }
 
-impl Read for LoggedReader {
+impl<R: Read> Read for LoggedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.reader.read(buffer);
         match &result {
@@ -67,6 +74,17 @@ impl Read for LoggedReader {
             Err(error) => self.line.end = Some(Err(error.to_string())),
         }
         result
+    }
+}
+
+impl<R: FileBody> FileBody for LoggedReader<R> {
+    fn part(&self) -> Option<(&File, u64)> {
+        self.reader.part()
+    }
+
+    fn advance(&mut self, bytes: u64) -> io::Result<()> {
+        self.line.bytes += bytes;
+        self.reader.advance(bytes).inspect_err(|error| self.line.end = Some(Err(error.to_string())))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::engine::connection::unsent::Flushed;
 use crate::engine::task::ReplyTo;
 use crate::execution::key::Route;
 use crate::protocol::Guest;
-use crate::protocol::http::{Http, Streaming};
+use crate::protocol::http::{FileSent, Http, Streaming};
 use crate::service::body::{Body, ContentStream, STREAM_TICK, StreamLeft, Streamed};
 use crate::service::refused::Refused;
 use crate::service::{Site, warn_of_failed_body};
@@ -22,6 +22,10 @@ use crate::service::{Site, warn_of_failed_body};
 /// The reason that the log and development mode give when one client occupies too many threads.
 const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, \
                               which is the limit per client";
+
+/// How much of a file is read when its socket takes no more: bytes that wait for the client like
+/// those of any other response.
+const WAITING_BYTES: usize = 16 * 1024;
 
 impl Worker<'_> {
     /// Calls the handler with a content that it reads from the connection.
@@ -94,13 +98,26 @@ impl Worker<'_> {
             let held = connection.hold(STREAM_TICK);
             connection = self.check(connection, held)?;
         }
+        // What was written before goes first, and a blocking socket would be waited for.
+        let sends_file = connection.is_flushed(self.buffers) && !connection.is_held();
         let Connection { guest: Guest::Http(http), loop_handle, transport, .. } = &mut *connection
         else {
             return Break(Outcome::Closed(connection));
         };
         let Self { engine, buffers, lead, clocks, .. } = self;
         let (result, call_outcome) = run(lead, clocks, engine, loop_handle, route, || {
-            if let Some(error) = http.pump(buffers, &engine.config) {
+            let sent = if sends_file {
+                http.send_file(|file, offset, length| transport.send_file(file, offset, length))
+            } else {
+                FileSent::Unsupported
+            };
+            let failed = match sent {
+                FileSent::Some => None,
+                FileSent::Failed(error) => Some(error),
+                FileSent::WouldBlock => http.pump(WAITING_BYTES, buffers, &engine.config),
+                FileSent::Unsupported => http.pump(usize::MAX, buffers, &engine.config),
+            };
+            if let Some(error) = failed {
                 tell_of_failed_body(engine, http.site(), route, &error);
             }
         });

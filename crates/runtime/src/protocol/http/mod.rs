@@ -7,6 +7,7 @@
 mod push;
 mod receive;
 mod send;
+mod send_file;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +36,7 @@ pub(crate) use receive::ContentPlan;
 use receive::Receiving;
 pub(crate) use send::Responded;
 use send::Sending;
+pub(crate) use send_file::FileSent;
 
 /// The state of HTTP/1.1 on one connection.
 #[derive(Debug)]

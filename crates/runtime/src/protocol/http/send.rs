@@ -11,6 +11,7 @@ use filoplume_http1::{
 use http::StatusCode;
 
 use super::push::Pushing;
+use super::send_file::Source;
 use super::{Http, Stage};
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
@@ -22,12 +23,12 @@ use crate::service::response::{Response, ResponseBody};
 const COPY_BYTES_MAX: usize = 8 * 1024;
 
 /// Maximum number of bytes read from a body's reader at once.
-const PUMP_BYTES: usize = 64 * 1024;
+pub(super) const PUMP_BYTES: usize = 64 * 1024;
 
 /// A response body that comes from a reader.
 pub(super) struct Sending {
-    reader: Box<dyn Read + Send>,
-    framing: SendFraming,
+    pub(super) source: Source,
+    pub(super) framing: SendFraming,
     route: Route,
     /// The content of the request, which the reader may still be reading.
     stream: Option<Arc<StreamReturn>>,
@@ -156,7 +157,10 @@ impl Http {
             return self.respond(&mut Response::new(500), route, stream, buffers, config);
         }
         let mut stream = stream;
-        let has_reader = matches!(body, ResponseBody::Sized { .. } | ResponseBody::Unsized(_));
+        let has_reader = matches!(
+            body,
+            ResponseBody::Sized { .. } | ResponseBody::File { .. } | ResponseBody::Unsized(_)
+        );
         if let Some(returns) = &stream {
             returns.response_begins();
         }
@@ -182,7 +186,13 @@ impl Http {
                 buffers.output.extend_from_slice(&bytes);
             }
             (ResponseBody::Sized { reader, .. } | ResponseBody::Unsized(reader), Some(framing)) => {
-                self.stage = Stage::Sending(Box::new(Sending { reader, framing, route, stream }));
+                let source = Source::Reader(reader);
+                self.stage = Stage::Sending(Box::new(Sending { source, framing, route, stream }));
+                return Responded::Begun;
+            }
+            (ResponseBody::File { content, .. }, Some(framing)) => {
+                let source = Source::File { content, is_read: false };
+                self.stage = Stage::Sending(Box::new(Sending { source, framing, route, stream }));
                 return Responded::Begun;
             }
             (ResponseBody::Pushed(body), Some(framing)) => {
@@ -215,6 +225,7 @@ impl Http {
     /// Returns the error if the reader failed and the response was aborted.
     pub(crate) fn pump(
         &mut self,
+        bytes_max: usize,
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Option<io::Error> {
@@ -224,15 +235,14 @@ impl Http {
             scratch.resize(PUMP_BYTES, 0);
         }
         let wanted = match sending.framing {
-            SendFraming::Length { left } => {
-                usize::try_from(left).unwrap_or(PUMP_BYTES).min(PUMP_BYTES)
-            }
-            SendFraming::Chunked | SendFraming::UntilClose => PUMP_BYTES,
+            SendFraming::Length { left } => usize::try_from(left).unwrap_or(bytes_max),
+            SendFraming::Chunked | SendFraming::UntilClose => bytes_max,
         };
+        let wanted = wanted.min(bytes_max).min(PUMP_BYTES);
         let result = if wanted == 0 {
             Ok(0)
         } else {
-            read_some(&mut *sending.reader, &mut scratch[..wanted])
+            read_some(sending.source.reader(), &mut scratch[..wanted])
         };
         let piece = match result {
             Ok(read) => scratch.get(..read).unwrap_or_default(),
@@ -276,7 +286,9 @@ fn length_of(body: &ResponseBody) -> ContentLength {
     match body {
         ResponseBody::Empty => ContentLength::Known(0),
         ResponseBody::Bytes(bytes) => ContentLength::Known(bytes.len() as u64),
-        ResponseBody::Sized { length, .. } => ContentLength::Known(*length),
+        ResponseBody::Sized { length, .. } | ResponseBody::File { length, .. } => {
+            ContentLength::Known(*length)
+        }
         ResponseBody::Unsized(_) | ResponseBody::Pushed(_) => ContentLength::Unknown,
     }
 }
