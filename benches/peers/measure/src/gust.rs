@@ -46,6 +46,38 @@ struct Latency {
     max: f64,
 }
 
+/// What is only said of connections that live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// How many connections were open at the end of a run that only held them.
+    pub held: Option<u64>,
+    /// TLS handshakes, those that resumed a session apart.
+    pub handshakes: Option<Handshakes>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Handshakes {
+    pub full: u64,
+    pub resumed: u64,
+}
+
+/// Reads of a report in JSON what is said of connections that live.
+pub fn live(text: &str) -> Live {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Report {
+        connections: Connections,
+        handshakes: Option<Handshakes>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Connections {
+        held: Option<u64>,
+    }
+    let report: Report = serde_json::from_str(text).unwrap_or_default();
+    Live { held: report.connections.held, handshakes: report.handshakes }
+}
+
 /// The options for a load; the URL follows.
 pub fn arguments(job: &Job, seconds: u64, body: &Path) -> Vec<String> {
     let mut arguments = options(job, seconds);
@@ -142,6 +174,15 @@ mod tests {
             rates.shares.map(|shares| (shares.least, shares.median, shares.most)),
             Some((0, 30, 40))
         );
+    }
+
+    #[test]
+    fn held_connections_and_handshakes_are_read() {
+        let text =
+            r#"{"connections": {"asked": 5, "held": 4}, "handshakes": {"full": 1, "resumed": 9}}"#;
+        let handshakes = Some(Handshakes { full: 1, resumed: 9 });
+        assert_eq!(live(text), Live { held: Some(4), handshakes });
+        assert_eq!(live(r#"{"connections": {}}"#), Live::default());
     }
 
     #[test]

@@ -107,6 +107,11 @@ pub fn peak_kib(pid: u32) -> Option<u64> {
     Some(field(&status, "VmHWM:")).filter(|peak| *peak > 0)
 }
 
+/// The same of the process and those that it started: memory that they share counts several times.
+pub fn peak_of_all_kib(pid: u32) -> u64 {
+    descendants(pid).into_iter().chain([pid]).filter_map(peak_kib).sum()
+}
+
 /// Context switches of the children that were waited for, those of their ended threads included.
 pub fn switches_of_ended_children() -> u64 {
     getrusage(UsageWho::RUSAGE_CHILDREN)

@@ -162,6 +162,10 @@ impl Server {
             package("backends_axum", Marked, NOTHING, &["axum"]).asked(&[Family::Calls]),
             package("live_ours", Plain, NOTHING, &["rustls", "flate2"]).living(),
             package("live_raw", Never, NOTHING, &[]).living(),
+            Self {
+                name: "live_raw_single".to_owned(),
+                ..package("live_raw", Never, NOTHING, &[]).living().told(&["1"])
+            },
             foreign("live_nginx", "live_nginx", Never, NOTHING).living(),
             package("ws_tungstenite", Never, NOTHING, &["tokio-tungstenite"]).living(),
             foreign("ws_go", "ws_go", Never, NOTHING).living(),

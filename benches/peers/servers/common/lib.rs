@@ -2,6 +2,7 @@
 
 use std::env;
 use std::hash::{DefaultHasher, Hasher};
+use std::iter;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -95,10 +96,14 @@ pub fn mebibytes(query: &str) -> u64 {
 /// How often a message is sent to everybody.
 pub const BROADCAST_EVERY: Duration = Duration::from_millis(500);
 
-/// A message of 1 KiB that begins with the time: microseconds since 1970.
-pub fn broadcast_text() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{:016}{:.<1008}", now.as_micros(), "")
+/// The message that is sent to everybody. It begins with the time of sending: microseconds since
+/// 1970. `BROADCAST_BYTES` in the environment is its length, 1 KiB by default.
+pub fn broadcast_text(sent: SystemTime) -> String {
+    let bytes = env::var("BROADCAST_BYTES").ok().and_then(|bytes| bytes.parse().ok());
+    let since = sent.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut text = format!("{:016}", since.as_micros());
+    text.extend(iter::repeat_n('.', bytes.unwrap_or(1024_usize).saturating_sub(text.len())));
+    text
 }
 
 /// Keeps a core busy with hashing until this much time has passed.
@@ -124,6 +129,12 @@ mod tests {
         assert_eq!(calls(15, "one_in=10&us=1").count(), 1);
         assert_eq!(calls(100, "one_in=0").count(), 0);
         assert_eq!(calls(5, "/miss?one_in=10&us=1").count(), 1);
+    }
+
+    #[test]
+    fn a_broadcast_begins_with_its_time() {
+        let text = broadcast_text(UNIX_EPOCH + Duration::from_micros(1_763_835_000_123_456));
+        assert_eq!((text.len(), &text[..18]), (1024, "1763835000123456.."));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! a second, with the time when it is sent.
 
 use std::env;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter, Read};
 use std::thread;
+use std::time::SystemTime;
 
 use common::{BROADCAST_EVERY, address_argument, broadcast_text, mebibytes};
 use filoplume::extract::RawQuery;
@@ -15,6 +17,9 @@ use filoplume::websocket::{
     DeflateConfig, DeflateOptions, Message, Room, Socket, WebSocketUpgrade,
 };
 use filoplume::{Listen, ServerConfig, Tls};
+
+/// How much of a content is read at once, as nginx is told to in its configuration.
+const PIECE_BYTES: usize = 64 * 1024;
 
 fn echo(socket: &Socket, message: Message) -> Result<(), filoplume::websocket::SendError> {
     match message {
@@ -27,26 +32,58 @@ fn zeros(RawQuery(query): RawQuery) -> Reader<io::Take<io::Repeat>> {
     Reader::new(io::Read::take(io::repeat(0), mebibytes(&query) << 20))
 }
 
+/// The file as any other reader, which the system cannot send by itself.
+fn read_file(path: &str) -> Result<Reader<File>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Ok(Reader::sized(file, length))
+}
+
+/// Reads the content and throws it away.
 fn length(mut body: Body) -> Result<String> {
-    Ok(io::copy(&mut body, &mut io::sink())?.to_string())
+    let (mut length, mut piece) = (0, vec![0; PIECE_BYTES]);
+    loop {
+        match body.read(&mut piece)? {
+            0 => return Ok(length.to_string()),
+            read => length += read,
+        }
+    }
+}
+
+/// Replaces the file that is named in the environment by the content.
+fn store(mut body: Body) -> Result<StatusCode> {
+    let path = env::var("STORE").map_err(|_| Error::not_found("there is no STORE"))?;
+    let mut file = BufWriter::with_capacity(PIECE_BYTES, File::create(path)?);
+    io::copy(&mut body, &mut file)?;
+    file.into_inner().map_err(|error| error.into_error())?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Sends to all sockets and to all streams.
 fn broadcast(room: &Room, hub: &Hub) {
     loop {
         thread::sleep(BROADCAST_EVERY);
-        room.broadcast(broadcast_text());
-        hub.send(Event::new(broadcast_text()));
+        if !room.is_empty() {
+            room.broadcast(broadcast_text(SystemTime::now()));
+        }
+        hub.send(Event::new(broadcast_text(SystemTime::now())));
     }
 }
 
+/// A hub that nobody sends to. It is in the state of the app, because a stream ends with its hub.
+#[derive(Clone)]
+struct Quiet(Hub);
+
 fn app(room: &Room, hub: &Hub) -> App {
     let file = env::var("FILE").unwrap_or_default();
+    let read = file.clone();
     App::new()
         .get("/plaintext", || "Hello, World!")
         .get("/zeros", zeros)
         .get("/file", move || FileResponse::open(&file))
+        .get("/file_read", move || read_file(&read))
         .route("/length", post(length).content_bytes_max(8 << 30))
+        .route("/store", put(store).content_bytes_max(8 << 30))
         .websocket("/echo", |upgrade: WebSocketUpgrade| upgrade.compression(None).on_message(echo))
         .websocket("/deflate", |upgrade: WebSocketUpgrade| {
             let compression = (DeflateConfig::default(), DeflateOptions::default());
@@ -62,7 +99,10 @@ fn app(room: &Room, hub: &Hub) -> App {
         .get("/feed", |State(hub): State<Hub>, last: LastEventId| -> EventStream {
             hub.subscribe(&last)
         })
-        .get("/quiet_feed", |last: LastEventId| Hub::new().subscribe(&last))
+        .get("/quiet_feed", |State(Quiet(hub)): State<Quiet>, last: LastEventId| -> EventStream {
+            hub.subscribe(&last)
+        })
+        .state(Quiet(Hub::new()))
         .state(room.clone())
         .state(hub.clone())
         .config(ServerConfig::default().connections_max(50_000).content_bytes_max(8 << 30))

@@ -1,27 +1,60 @@
-//! The floor of a broadcast: accepts WebSockets, never reads from them, and writes the same bytes
-//! to all of them, one after the other, on one thread: `live_raw ADDRESS`.
+//! The floor of a broadcast to WebSockets: `live_raw ADDRESS [THREADS]`.
+//!
+//! Each thread (two by default, as many as the event loops of ours) has its own listener
+//! (`SO_REUSEPORT`), its own epoll and its own sockets. It answers a handshake when a read has
+//! brought it, and never reads after that. Twice a second it makes one frame and calls `send` once
+//! for each of its sockets, one after the other, without a lock. What a socket does not take is
+//! copied and sent when epoll says that there is room. The time in a message is that at which its
+//! broadcast was due, which is the same for all threads.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
 use std::thread;
+use std::time::{Instant, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::{BROADCAST_EVERY, address_argument, broadcast_text};
+use common::{BACKLOG, BROADCAST_EVERY, address_argument, broadcast_text, threads_argument};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
 use sha1::{Digest, Sha1};
+use socket2::{Domain, Socket, Type};
 
-type Sockets = Arc<Mutex<Vec<TcpStream>>>;
+const LISTENER: Token = Token(usize::MAX);
 
-/// Reads the handshake, and answers it (RFC 6455, 4.2.2).
-fn shake_hands(stream: &mut TcpStream) -> io::Result<()> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&head);
+/// Longer heads are not from a client of ours.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// A socket for which more waits has a client that does not read.
+const UNSENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+enum Client {
+    /// What has come of the handshake.
+    Opening(TcpStream, Vec<u8>),
+    /// What the socket has not taken yet.
+    Open(TcpStream, Vec<u8>),
+}
+
+struct Loop {
+    poll: Poll,
+    listener: TcpListener,
+    clients: Vec<Option<Client>>,
+    free: Vec<usize>,
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(i32::from(BACKLOG))?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// Returns the answer to a complete handshake (RFC 6455, 4.2.2).
+fn answer(head: &[u8]) -> io::Result<String> {
+    let head = String::from_utf8_lossy(head);
     let key = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("sec-websocket-key").then_some(value.trim())
@@ -29,45 +62,199 @@ fn shake_hands(stream: &mut TcpStream) -> io::Result<()> {
     let key = key.ok_or(ErrorKind::InvalidData)?;
     let accept =
         STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")));
-    write!(
-        stream,
+    Ok(format!(
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
          sec-websocket-accept: {accept}\r\n\r\n"
-    )
+    ))
 }
 
 /// A text frame without a mask.
 fn frame(text: &str) -> Vec<u8> {
-    let length = u16::try_from(text.len()).expect("a broadcast has 1 KiB");
-    let mut frame = vec![0x81, 126];
-    frame.extend(length.to_be_bytes());
+    let mut frame = vec![0x81];
+    match (text.len(), u16::try_from(text.len())) {
+        (length @ ..126, _) => frame.push(u8::try_from(length).expect("it is below 126")),
+        (_, Ok(length)) => {
+            frame.push(126);
+            frame.extend(length.to_be_bytes());
+        }
+        (length, Err(_)) => {
+            frame.push(127);
+            frame.extend((length as u64).to_be_bytes());
+        }
+    }
     frame.extend(text.as_bytes());
     frame
 }
 
-fn broadcast(sockets: &Sockets) {
-    loop {
-        thread::sleep(BROADCAST_EVERY);
-        let frame = frame(&broadcast_text());
-        let mut sockets = sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        // The clients of a measurement read: the buffer of a socket is never full.
-        sockets
-            .retain_mut(|socket| matches!(socket.write(&frame), Ok(sent) if sent == frame.len()));
+impl Client {
+    /// Moves on after an event. Fails when the client has gone.
+    fn ready(self) -> io::Result<Self> {
+        match self {
+            Self::Open(mut stream, mut unsent) => {
+                send(&mut stream, &mut unsent)?;
+                Ok(Self::Open(stream, unsent))
+            }
+            Self::Opening(mut stream, mut head) => {
+                let mut piece = [0; 4096];
+                loop {
+                    match stream.read(&mut piece) {
+                        Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                        Ok(read) => head.extend_from_slice(&piece[..read]),
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) => return Err(error),
+                    }
+                    if head.len() > HEAD_BYTES_MAX {
+                        return Err(ErrorKind::InvalidData.into());
+                    }
+                }
+                if !head.ends_with(b"\r\n\r\n") {
+                    return Ok(Self::Opening(stream, head));
+                }
+                stream.write_all(answer(&head)?.as_bytes())?;
+                Ok(Self::Open(stream, Vec::new()))
+            }
+        }
+    }
+
+    /// Sends a frame. Fails when the client has gone or does not read.
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        let Self::Open(stream, unsent) = self else { return Ok(()) };
+        if unsent.is_empty() {
+            let sent = match stream.write(frame) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+                sent => sent?,
+            };
+            unsent.extend_from_slice(&frame[sent..]);
+        } else {
+            unsent.extend_from_slice(frame);
+        }
+        if unsent.len() > UNSENT_BYTES_MAX {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        // The rest of a frame may fit already, and then no event would come.
+        send(stream, unsent)
+    }
+}
+
+/// Sends what waits, until the socket takes no more.
+fn send(stream: &mut TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
+    let mut start = 0;
+    while start < unsent.len() {
+        match stream.write(&unsent[start..]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            sent => start += sent?,
+        }
+    }
+    unsent.drain(..start);
+    Ok(())
+}
+
+impl Loop {
+    fn new(listener: TcpListener) -> io::Result<Self> {
+        let mut new = Self { poll: Poll::new()?, listener, clients: Vec::new(), free: Vec::new() };
+        new.poll.registry().register(&mut new.listener, LISTENER, Interest::READABLE)?;
+        Ok(new)
+    }
+
+    fn run(mut self, begun: (Instant, SystemTime)) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        let mut next = BROADCAST_EVERY;
+        loop {
+            let wait = next.saturating_sub(begun.0.elapsed());
+            if wait.is_zero() {
+                self.broadcast(begun.1 + next);
+                next += BROADCAST_EVERY;
+                continue;
+            }
+            match self.poll.poll(&mut events, Some(wait)) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => result?,
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept()?,
+                    Token(index) => self.ready(index),
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            let mut stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // A client that has gone already.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => return Err(error),
+            };
+            stream.set_nodelay(true)?;
+            let index = self.free.pop().unwrap_or_else(|| {
+                self.clients.push(None);
+                self.clients.len() - 1
+            });
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut stream, Token(index), interest)?;
+            self.clients[index] = Some(Client::Opening(stream, Vec::new()));
+        }
+    }
+
+    fn ready(&mut self, index: usize) {
+        let Some(client) = self.clients[index].take() else { return };
+        match client.ready() {
+            Ok(client) => self.clients[index] = Some(client),
+            Err(_) => self.free.push(index),
+        }
+    }
+
+    fn broadcast(&mut self, due: SystemTime) {
+        let frame = frame(&broadcast_text(due));
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            if client.as_mut().is_some_and(|client| client.send(&frame).is_err()) {
+                *client = None;
+                self.free.push(index);
+            }
+        }
     }
 }
 
 fn main() -> io::Result<()> {
-    let sockets = Sockets::default();
-    let all = Arc::clone(&sockets);
-    thread::spawn(move || broadcast(&all));
-    for stream in TcpListener::bind(address_argument())?.incoming() {
-        let mut stream = stream?;
-        // A client that leaves in the middle of its handshake is not served.
-        if shake_hands(&mut stream).is_ok() {
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            sockets.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-        }
+    let address = address_argument();
+    let begun = (Instant::now(), SystemTime::now());
+    // All of them listen before any accepts: the system spreads connections over those that are
+    // there.
+    let listeners: Vec<_> =
+        (0..threads_argument()).map(|_| listen(address)).collect::<io::Result<_>>()?;
+    let threads: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| thread::spawn(move || Loop::new(listener)?.run(begun)))
+        .collect();
+    for thread in threads {
+        thread.join().expect("a loop does not panic")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_a_frame_tells_its_length() {
+        for (length, head) in [
+            (125, &[0x81, 125][..]),
+            (126, &[0x81, 126, 0, 126]),
+            (65_536, &[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            let frame = frame(&"x".repeat(length));
+            assert_eq!((&frame[..head.len()], frame.len()), (head, head.len() + length));
+        }
+    }
+
+    #[test]
+    fn a_handshake_is_answered() {
+        let head = b"GET / HTTP/1.1\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        assert!(answer(head).unwrap().contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        assert!(answer(b"GET / HTTP/1.1\r\n\r\n").is_err());
+    }
 }
