@@ -30,6 +30,8 @@ const LISTENERS_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Handover {
     is_active: AtomicBool,
+    /// Whether the process before still sends connections.
+    is_receiving: AtomicBool,
     outbox: Mutex<Option<Outbox>>,
 }
 
@@ -65,6 +67,22 @@ impl Engine {
 
     pub(crate) fn is_handing_over(&self) -> bool {
         self.handover.is_active.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether connections of the process before may still come.
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.handover.is_receiving.load(Ordering::Acquire)
+    }
+
+    /// The process before begins to send its connections.
+    pub(crate) fn begin_receiving(&self) {
+        self.handover.is_receiving.store(true, Ordering::Release);
+    }
+
+    /// The process before has sent its last connection. Loops that have waited for it may end.
+    pub(crate) fn end_receiving(&self) {
+        self.handover.is_receiving.store(false, Ordering::Release);
+        self.wake_loops();
     }
 
     /// Begins to hand over to the next process, which serves already. The caller sends the
@@ -133,4 +151,6 @@ impl Engine {
 pub(crate) struct Resumed {
     pub(crate) accepted: Accepted,
     pub(crate) leftover: Vec<u8>,
+    /// How long the head may still take, if it has begun or is the first one.
+    pub(crate) head_ends_in: Option<Duration>,
 }

@@ -151,11 +151,12 @@ impl Guest {
         if let Self::Http(http) = self { Some(http) } else { None }
     }
 
-    /// Continues an idle connection of another process.
+    /// Continues a connection of another process, which is idle unless the deadline of its head
+    /// runs already.
     #[cfg(unix)]
-    pub(crate) fn resume(&mut self) {
+    pub(crate) fn resume(&mut self, has_begun: bool) {
         if let Self::Http(http) = self {
-            http.resume();
+            http.resume(has_begun);
         }
     }
 

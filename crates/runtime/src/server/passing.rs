@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -18,7 +19,7 @@ use socket2::SockRef;
 use crate::engine::connection::Connection;
 use crate::engine::handover::Resumed;
 use crate::engine::listener::{Accepted, Entry};
-use crate::protocol::Guest;
+use crate::protocol::{Guest, Waiting};
 use crate::transport::{Peer, Transport};
 
 /// Apple's systems have neither flag. A Rust program ignores the signal, and the descriptor is told
@@ -32,8 +33,12 @@ const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(not(target_vendor = "apple"))]
 const RECEIVE_FLAGS: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 
-/// Kind, flags, address family, unused, port, unused, length of the leftover, address.
-const HEADER_BYTES: usize = 28;
+/// Kind, flags, address family, format, port, unused, a number, address, remaining time of a head in
+/// milliseconds. The number is the length of the leftover, or how many connections to expect.
+const HEADER_BYTES: usize = 32;
+
+/// Changes when this file does: the two processes may be of different versions.
+const FORMAT: u8 = 1;
 
 /// Maximum number of unused bytes that a connection may have: more than the longest head.
 const LEFTOVER_MAX: usize = 16 * 1024 * 1024;
@@ -44,6 +49,7 @@ const CONNECTION: u8 = 3;
 const END: u8 = 4;
 
 const EXPECTS_PROXY_HEADER: u8 = 1;
+const HAS_BEGUN: u8 = 2;
 
 /// What a message contains.
 #[derive(Debug)]
@@ -52,8 +58,10 @@ pub(super) enum Item {
     /// The control socket.
     Control(OwnedFd),
     Connection(Resumed),
-    /// There are no further listeners.
-    End,
+    /// There are no further listeners. The sender has about as many connections.
+    End {
+        connections: usize,
+    },
 }
 
 pub(super) fn send_socket(
@@ -61,23 +69,29 @@ pub(super) fn send_socket(
     socket: BorrowedFd<'_>,
     is_control: bool,
 ) -> io::Result<()> {
-    let mut header = [0; HEADER_BYTES];
-    header[0] = if is_control { CONTROL } else { LISTENER };
+    let header = header_of(if is_control { CONTROL } else { LISTENER });
     send(stream, &header, Some(socket))
 }
 
-pub(super) fn send_end(stream: &UnixStream) -> io::Result<()> {
-    let mut header = [0; HEADER_BYTES];
-    header[0] = END;
+pub(super) fn send_end(stream: &UnixStream, connections: usize) -> io::Result<()> {
+    let mut header = header_of(END);
+    let connections = u32::try_from(connections).unwrap_or(u32::MAX);
+    header[8..12].copy_from_slice(&connections.to_le_bytes());
     send(stream, &header, None)
 }
 
 pub(super) fn send_connection(mut stream: &UnixStream, connection: &Connection) -> io::Result<()> {
     let leftover = connection.leftover.as_slice();
-    let mut header = [0; HEADER_BYTES];
-    header[0] = CONNECTION;
+    let mut header = header_of(CONNECTION);
     if matches!(connection.guest, Guest::Preamble(_)) {
-        header[1] = EXPECTS_PROXY_HEADER;
+        header[1] |= EXPECTS_PROXY_HEADER;
+    }
+    // Its deadline does not move any more, and restarts must not extend it.
+    if connection.guest.waits_for(!leftover.is_empty()) == Waiting::Head {
+        header[1] |= HAS_BEGUN;
+        let remaining = connection.deadline.saturating_duration_since(Instant::now()).as_millis();
+        let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
+        header[28..32].copy_from_slice(&remaining.to_le_bytes());
     }
     if let Peer::Tcp(address) = connection.peer {
         let bytes = match address.ip() {
@@ -92,6 +106,13 @@ pub(super) fn send_connection(mut stream: &UnixStream, connection: &Connection) 
     header[8..12].copy_from_slice(&length.to_le_bytes());
     send(stream, &header, Some(connection.transport.as_fd()))?;
     stream.write_all(leftover)
+}
+
+fn header_of(kind: u8) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[0] = kind;
+    header[3] = FORMAT;
+    header
 }
 
 fn send(mut stream: &UnixStream, header: &[u8], socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -138,14 +159,22 @@ pub(super) fn receive(stream: &mut UnixStream) -> io::Result<Item> {
         }
     }
     stream.read_exact(&mut header[received..])?;
+    if header[3] != FORMAT {
+        let reason = "the running process hands over in another format: stop it before this start";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
     let socket = socket.ok_or(io::ErrorKind::InvalidData);
     match header[0] {
         LISTENER => Ok(Item::Listener(socket?)),
         CONTROL => Ok(Item::Control(socket?)),
         CONNECTION => receive_connection(stream, &header, socket?).map(Item::Connection),
-        END => Ok(Item::End),
+        END => Ok(Item::End { connections: number_of(&header, 8) as usize }),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+fn number_of(header: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
 fn receive_connection(
@@ -155,9 +184,9 @@ fn receive_connection(
 ) -> io::Result<Resumed> {
     let [_, flags, family, _, port @ ..] = *header;
     let port = u16::from_le_bytes([port[0], port[1]]);
-    let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+    let length = number_of(header, 8) as usize;
     let mut address = [0; 16];
-    address.copy_from_slice(&header[12..]);
+    address.copy_from_slice(&header[12..28]);
     if length > LEFTOVER_MAX {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -185,5 +214,8 @@ fn receive_connection(
         #[cfg(feature = "tls")]
         tls: None,
     };
-    Ok(Resumed { accepted: Accepted { transport, peer, entry, place: None }, leftover })
+    let remaining = Duration::from_millis(number_of(header, 28).into());
+    let head_ends_in = (flags & HAS_BEGUN != 0).then_some(remaining);
+    let accepted = Accepted { transport, peer, entry, place: None };
+    Ok(Resumed { accepted, leftover, head_ends_in })
 }

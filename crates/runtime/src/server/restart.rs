@@ -15,7 +15,7 @@
 //! Both accept from the same sockets meanwhile, so there is no moment at which nobody does.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use std::time::Duration;
 use socket2::{SockRef, Socket};
 
 use super::passing::{Item, receive, send_connection, send_end, send_socket};
+use crate::budget::descriptors::{limit, raise_limit};
 use crate::engine::Engine;
 use crate::engine::listener::{UnixPath, bind_unix_listener};
 use crate::execution::scheduling::with_normal_policy;
@@ -36,6 +37,12 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a message between the processes may take.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Descriptors that a new process may need beside those of the connections.
+const DESCRIPTORS_EXTRA: usize = 256;
+
+/// Maximum number of descriptors for which room is made in advance: 8 MiB of the kernel's memory.
+const DESCRIPTORS_MAX: usize = 1024 * 1024;
 
 const READY: [u8; 6] = *b"ready\n";
 const YOURS: [u8; 6] = *b"yours\n";
@@ -76,7 +83,10 @@ impl Restart {
             match receive(&mut stream)? {
                 Item::Listener(socket) => listeners.push(Socket::from(socket)),
                 Item::Control(socket) => control = Some(socket),
-                Item::End => break,
+                Item::End { connections } => {
+                    reserve_descriptors(&stream, connections);
+                    break;
+                }
                 Item::Connection(_) => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
@@ -96,8 +106,10 @@ impl Restart {
                 // The old process may have long requests to finish.
                 stream.set_read_timeout(None)?;
                 let engine = Arc::clone(engine);
+                engine.begin_receiving();
                 spawn(&engine.config.thread_name.clone(), "takeover", move || {
                     receive_connections(&engine, stream);
+                    engine.end_receiving();
                 })?;
                 UnixListener::from(control)
             }
@@ -192,12 +204,26 @@ fn offer(engine: &Engine, mut stream: &UnixStream, control: &UnixListener) -> io
         send_socket(stream, listener.as_fd(), false)?;
     }
     send_socket(stream, control.as_fd(), true)?;
-    send_end(stream)?;
+    let connections = engine.counters.connections.get();
+    send_end(stream, usize::try_from(connections).unwrap_or(usize::MAX))?;
     expect(stream, READY)?;
     if engine.is_draining() {
         return Err(io::Error::other("this server is draining already"));
     }
     stream.write_all(&YOURS)
+}
+
+/// Makes room for `connections` in the table of descriptors. While a process has several threads,
+/// each doubling of the table takes the kernel an RCU grace period, which can be some hundred
+/// milliseconds, and the connections would wait for all of them.
+fn reserve_descriptors(stream: &UnixStream, connections: usize) {
+    raise_limit();
+    let highest = connections.saturating_add(DESCRIPTORS_EXTRA);
+    let highest = limit().map_or(highest, |limit| highest.min(limit.saturating_sub(1)));
+    if let Ok(highest) = RawFd::try_from(highest.min(DESCRIPTORS_MAX)) {
+        // The table does not shrink when the descriptor is closed.
+        drop(rustix::io::fcntl_dupfd_cloexec(stream, highest));
+    }
 }
 
 /// Sends connections to the new process until all are sent or closed.
@@ -206,12 +232,17 @@ fn give_connections(engine: &Engine, stream: &UnixStream) {
     let (flushed, is_flushed) = crossbeam_channel::bounded(0);
     let (mut sent, mut lost) = (0_u64, 0_u64);
     for connection in engine.begin_handover(is_flushed) {
-        match send_connection(stream, &connection) {
-            Ok(()) => sent += 1,
-            Err(error) => {
-                lost += 1;
-                tracing::debug!(%error, "a connection could not be handed over");
+        // After an error a part of a message may have been sent, so nothing may follow it.
+        if lost == 0 {
+            match send_connection(stream, &connection) {
+                Ok(()) => sent += 1,
+                Err(error) => {
+                    lost = 1;
+                    tracing::warn!(%error, "the new process does not take connections any more");
+                }
             }
+        } else {
+            lost += 1;
         }
     }
     drop(flushed);

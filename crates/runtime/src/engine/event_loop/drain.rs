@@ -31,7 +31,11 @@ impl EventLoop {
     }
 
     pub(super) fn has_drained(&mut self, now: Instant) -> bool {
-        if self.listeners.is_empty() && self.waiting.is_none() && self.slab.len() == 0 {
+        if self.listeners.is_empty()
+            && self.waiting.is_none()
+            && self.slab.len() == 0
+            && !self.may_receive()
+        {
             return true;
         }
         let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);
@@ -43,5 +47,16 @@ impl EventLoop {
             );
         }
         is_late
+    }
+
+    /// Returns whether connections of the process before may still come. A loop that ended would
+    /// close them, where it can pass them on to the next process.
+    fn may_receive(&self) -> bool {
+        #[cfg(unix)]
+        if self.handle.engine.is_handing_over() && self.handle.engine.is_receiving() {
+            return true;
+        }
+        // The last one may have come after the loop looked into its inbox.
+        !self.inbox.is_empty()
     }
 }

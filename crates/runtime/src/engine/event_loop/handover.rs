@@ -35,9 +35,13 @@ impl EventLoop {
     /// Continues a connection of the process before.
     #[cold]
     pub(super) fn resume(&mut self, resumed: Resumed, now: Instant) -> Turn {
-        let Resumed { accepted, leftover } = resumed;
+        let Resumed { accepted, leftover, head_ends_in } = resumed;
         let mut connection = self.adopt(accepted, now);
-        connection.guest.resume();
+        connection.guest.resume(head_ends_in.is_some());
+        if let Some(remaining) = head_ends_in {
+            // Never later than that of a new connection, whatever the process before says.
+            connection.deadline = connection.deadline.min(now + remaining);
+        }
         connection.leftover = Content::of(leftover);
         Turn::Serve(connection, Readiness::Io)
     }

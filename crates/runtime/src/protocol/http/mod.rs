@@ -116,10 +116,11 @@ impl Http {
         }
     }
 
-    /// Continues an idle connection of another process.
+    /// Continues a connection of another process, which is idle unless the deadline of its head
+    /// runs already.
     #[cfg(unix)]
-    pub(crate) fn resume(&mut self) {
-        self.head = HeadDeadline::Idle;
+    pub(crate) fn resume(&mut self, has_begun: bool) {
+        self.head = if has_begun { HeadDeadline::Begun } else { HeadDeadline::Idle };
     }
 
     /// Returns the service that answers the requests. `None` if the program pulls them.
