@@ -241,6 +241,10 @@ impl Protocol for SocketProtocol {
         self.call(io, |_, _| {});
     }
 
+    fn notified_may_block(&self) -> bool {
+        false
+    }
+
     fn deadline(&mut self, io: &mut Io<'_>) {
         if self.is_closing {
             // The peer did not answer the close frame.

@@ -228,6 +228,12 @@ impl Raw {
         }
     }
 
+    /// Returns whether the protocol handles this event without blocking.
+    pub(crate) fn is_quick(&self, event: Event) -> bool {
+        event == Event::Notified
+            && matches!(&self.actor, Actor::Present(protocol) if !protocol.notified_may_block())
+    }
+
     /// Passes an event to the protocol. This runs the program's code. Returns how many input bytes
     /// the protocol has used.
     #[inline(always)]
@@ -438,13 +444,6 @@ impl Raw {
     pub(crate) fn linger(&mut self, until: Instant) {
         if let Stage::Closing(reason) = self.stage {
             self.stage = Stage::Lingering(reason, until);
-        }
-    }
-
-    /// Called when the peer has closed its direction.
-    pub(crate) fn end_of_input(&mut self) {
-        if self.input == Side::Open {
-            self.input = Side::Ended;
         }
     }
 

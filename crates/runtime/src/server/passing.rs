@@ -33,8 +33,8 @@ const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(not(target_vendor = "apple"))]
 const RECEIVE_FLAGS: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 
-/// Kind, flags, address family, format, port, unused, a number, address, remaining time of a head in
-/// milliseconds. The number is the length of the leftover, or how many connections to expect.
+/// Kind, flags, address family, format, port, unused, a number, address, remaining time of a head
+/// in milliseconds. The number is the length of the leftover, or how many connections to expect.
 const HEADER_BYTES: usize = 32;
 
 /// Changes when this file does: the two processes may be of different versions.

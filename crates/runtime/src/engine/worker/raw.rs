@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Weak};
 
-use super::run::{CallOutcome, run};
+use super::run::{CallOutcome, run, run_quick};
 use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::protocol::Guest;
@@ -18,13 +18,14 @@ impl Worker<'_> {
         let Connection { guest, peer, loop_handle, token, .. } = &mut *connection;
         let Guest::Raw(raw) = guest else { return Break(Outcome::Closed(connection)) };
         let route = raw.route();
-        if !self.runs_here(route, None) {
+        let is_quick = raw.is_quick(event);
+        if !is_quick && !self.runs_here(route, None) {
             return self.resume_on_pool(connection, route);
         }
         let Self { engine, buffers, lead, clocks, .. } = self;
         let mut asked = Asked::default();
         let mut used = 0;
-        let (result, call_outcome) = run(lead, clocks, engine, loop_handle, route, || {
+        let code = || {
             let of = Surroundings {
                 peer,
                 home: &|| Arc::downgrade(loop_handle) as Weak<dyn WakeConnection>,
@@ -33,7 +34,12 @@ impl Worker<'_> {
                 config: &engine.config,
             };
             used = raw.call(event, of, &mut asked, buffers);
-        });
+        };
+        let (result, call_outcome) = if is_quick {
+            (run_quick(engine, code), CallOutcome::Inline)
+        } else {
+            run(lead, clocks, engine, loop_handle, route, code)
+        };
         self.record_call(&mut connection, call_outcome);
         let Guest::Raw(raw) = &mut connection.guest else {
             return Break(Outcome::Closed(connection));

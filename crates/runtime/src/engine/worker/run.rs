@@ -43,6 +43,20 @@ pub(super) fn run(
         Some(event_loop) => run_leading(event_loop, lead, clocks, engine, loop_handle, route, code),
         None => run_following(clocks, engine, route, code),
     };
+    count_panics(engine, &result);
+    (result, call_outcome)
+}
+
+/// Runs code that does not block. It is not measured, and a leader keeps its loop.
+#[inline(never)]
+pub(super) fn run_quick(engine: &Engine, code: impl FnOnce()) -> thread::Result<()> {
+    let result = catch_unwind(AssertUnwindSafe(code));
+    count_panics(engine, &result);
+    result
+}
+
+#[inline(always)]
+fn count_panics(engine: &Engine, result: &thread::Result<()>) {
     let caught = take_caught();
     if caught > 0 {
         engine.counters.panics.add(caught);
@@ -50,7 +64,6 @@ pub(super) fn run(
     if result.is_err() {
         engine.note_panic("a handler panicked");
     }
-    (result, call_outcome)
 }
 
 #[inline(always)]

@@ -18,6 +18,13 @@ impl Raw {
         }
     }
 
+    /// Called when the peer has closed its direction.
+    pub(crate) fn end_of_input(&mut self) {
+        if self.input == Side::Open {
+            self.input = Side::Ended;
+        }
+    }
+
     /// Called when the deadline has passed. If `is_stuck`, the peer does not read its output, so
     /// nothing more is sent.
     pub(crate) fn expire(&mut self, is_stuck: bool) {

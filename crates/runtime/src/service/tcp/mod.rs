@@ -178,6 +178,14 @@ pub trait Protocol: Send + 'static {
         let _ = io;
     }
 
+    /// Returns whether [`notified`](Self::notified) may block. If not, it always runs on the event
+    /// loop, and the engine does not learn from it where the other calls should run. Return `false`
+    /// if it only sends what other threads have queued: a message to thousands of connections needs
+    /// no thread then. Default: `true`.
+    fn notified_may_block(&self) -> bool {
+        true
+    }
+
     /// Called once, when the server begins to shut down and no input is left unused. The default
     /// closes the connection. A protocol that says goodbye does so here, and closes when the peer
     /// has answered; the drain deadline of the server ends it in any case.
