@@ -52,11 +52,13 @@ impl TlsConnection {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
+        let mut output = Vec::new();
         while !self.handshake.is_complete() && self.handshake.can_advance(&self.received) {
-            let mut output = Vec::new();
             let result = self.handshake.advance(&mut self.received, &mut output);
-            if !output.is_empty() {
+            // What the last step sends is left to the session.
+            if !output.is_empty() && !self.handshake.is_complete() {
                 self.transport.write(&output)?;
+                output.clear();
             }
             self.received.drain(..result?);
         }
@@ -64,14 +66,17 @@ impl TlsConnection {
             return Ok(false);
         }
         let received = std::mem::take(&mut self.received);
-        let session = self.handshake.finish(received).ok_or(ErrorKind::InvalidData)?;
+        let session = self.handshake.finish(received, &mut output).ok_or(ErrorKind::InvalidData)?;
         self.transport.secure(session);
+        self.transport.settle();
         Ok(true)
     }
 
-    /// Reads content.
+    /// Reads content. Then sends what the session has to answer, as a connection that waits does.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.transport.read(buffer)
+        let result = self.transport.read(buffer);
+        self.transport.settle();
+        result
     }
 
     /// Writes content.
