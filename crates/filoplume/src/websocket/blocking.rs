@@ -21,8 +21,9 @@ const READ_BYTES: usize = 16 * 1024;
 const GOODBYE: CloseFrame<'static> =
     CloseFrame { code: CloseCode::GOING_AWAY, reason: "the server shuts down" };
 
-/// How long the close frame may take when the server stops. Other sockets wait for theirs then.
-const GOODBYE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long the close frame may take when the server stops. A socket has room for it at once,
+/// unless its peer does not read, and then all other sockets would wait for theirs.
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// A WebSocket that owns a thread of the pool, given to the closure of
 /// [`WebSocketUpgrade::on_thread`](super::WebSocketUpgrade::on_thread). Receiving and sending
