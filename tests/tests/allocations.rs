@@ -1,5 +1,5 @@
 //! Plain requests do not allocate, neither in the engine nor in the framework: they reuse the
-//! memory of earlier requests.
+//! memory of earlier requests. A broadcast does not allocate for each member.
 //!
 //! These tests have a program of their own and run one at a time, because the counter counts the
 //! whole process.
@@ -12,8 +12,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use filoplume::prelude::*;
+use filoplume::websocket::{Broadcast, Room, Socket, WebSocketUpgrade};
 use filoplume::{Server, StaticField};
 use filoplume_runtime::{Service, tcp};
+use filoplume_tests::{DEADLINE, eventually};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -128,4 +130,78 @@ fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
             })
     };
     assert_none(|| count(app().build().unwrap()));
+}
+
+const MEMBERS: usize = 64;
+const BROADCASTS: usize = 50;
+const MESSAGE_BYTES: usize = 1024;
+/// The head of a frame of this length has four bytes.
+const FRAME_BYTES: usize = MESSAGE_BYTES + 4;
+
+/// Opens a WebSocket.
+fn member(address: std::net::SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let handshake = "GET /ws HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\n\
+        Connection: upgrade\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    socket.write_all(handshake.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    socket
+}
+
+/// Sends messages to a room whose members read them. Returns the number of allocations and of
+/// messages that arrived.
+fn count_broadcasts() -> (u64, u64) {
+    let _counting = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _profiler = dhat::Profiler::builder().testing().build();
+    let room = Room::new();
+    let joined = room.clone();
+    let app = App::new()
+        .websocket("/ws", move |upgrade: WebSocketUpgrade| {
+            let room = joined.clone();
+            upgrade
+                .on_open(move |socket: &Socket| room.join(socket))
+                .on_message(|_: &Socket, _: String| {})
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut members: Vec<_> = (0..MEMBERS).map(|_| member(app.local_addr())).collect();
+    eventually("all have joined", || room.len() == MEMBERS);
+    let text = "x".repeat(MESSAGE_BYTES);
+    let mut frame = [0; FRAME_BYTES];
+    let mut broadcast_all = |times: usize| {
+        for _ in 0..times {
+            assert_eq!(room.broadcast(text.as_str()), Broadcast { sent: MEMBERS, slow: 0 });
+            for member in &mut members {
+                member.read_exact(&mut frame).unwrap();
+            }
+        }
+    };
+    broadcast_all(BROADCASTS);
+    let before = dhat::HeapStats::get().total_blocks;
+    broadcast_all(BROADCASTS);
+    let allocated = dhat::HeapStats::get().total_blocks - before;
+    drop(members);
+    app.shutdown();
+    (allocated, (MEMBERS * BROADCASTS) as u64)
+}
+
+/// The frame is one allocation, and the messages to the loops come in blocks of 31.
+#[test]
+fn a_broadcast_allocates_nothing_for_a_member() {
+    let mut told = Vec::new();
+    for _ in 0..10 {
+        let (allocated, messages) = count_broadcasts();
+        if allocated < messages / 8 {
+            return;
+        }
+        told.push(format!("{allocated} allocations for {messages} messages"));
+    }
+    panic!("{told:?}");
 }

@@ -46,10 +46,29 @@ fn each_folder_of_the_examples_is_a_package_with_its_name() {
     }
 }
 
-/// Returns the names of the programs in `examples/`: each folder with a `main.rs`.
+/// An example that needs more than Rust is a workspace of its own. `.ci/run` runs its tests.
+#[test]
+fn an_example_that_is_a_workspace_has_tests_and_a_step_in_ci() {
+    let ci = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/run")).unwrap();
+    let workspaces: Vec<PathBuf> =
+        files_in("../examples").filter(|path| is_workspace(path)).collect();
+    assert!(!workspaces.is_empty());
+    for folder in workspaces {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(folder.join("tests").is_dir(), "{name} has no tests");
+        assert!(ci.contains(&format!("examples/{name}")), "no step for {name}");
+    }
+}
+
+fn is_workspace(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("Cargo.toml"))
+        .is_ok_and(|manifest| manifest.lines().any(|line| line == "[workspace]"))
+}
+
+/// Returns the names of the programs in `examples/`: each folder of the workspace with a `main.rs`.
 fn examples() -> Vec<String> {
     let names: Vec<String> = files_in("../examples")
-        .filter(|path| path.join("src/main.rs").exists())
+        .filter(|path| path.join("src/main.rs").exists() && !is_workspace(path))
         .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect();
     assert!(names.iter().any(|name| name == "hello"), "{names:?}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use filoplume::{App, RunningApp, ServerConfig, health, routing};
+use filoplume::{App, Health, RunningApp, ServerConfig};
 use filoplume_tests::{Client, Load, eventually, free_address, installed};
 
 /// How often the balancer asks an instance whether it is ready, and after how many refusals it
@@ -55,7 +55,7 @@ fn balance(folder: &Path, address: SocketAddr, instances: [SocketAddr; 2]) -> Ba
 fn start(name: &'static str, address: SocketAddr) -> RunningApp {
     App::new()
         .get("/", move || name)
-        .route("/ready", routing::get(health::readiness).vital())
+        .health(Health::new())
         .config(ServerConfig::behind_proxy().lame_duck(LAME_DUCK))
         .start(address)
         .unwrap()

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume::{App, RunningApp, Stopping, health};
+use filoplume::{App, Health, RunningApp, Stopping};
 use filoplume_runtime::{Phase, Request, Server, ServerConfig};
 use filoplume_tests::{Client, DEADLINE, Gate, TestServer, eventually, holds_for, site};
 
@@ -15,12 +15,7 @@ use filoplume_tests::{Client, DEADLINE, Gate, TestServer, eventually, holds_for,
 const LAME_DUCK: Duration = Duration::from_secs(60);
 
 fn app(config: ServerConfig) -> RunningApp {
-    App::new()
-        .get("/", || "hi")
-        .route("/ready", filoplume::routing::get(health::readiness).vital())
-        .config(config)
-        .start("127.0.0.1:0")
-        .unwrap()
+    App::new().get("/", || "hi").health(Health::new()).config(config).start("127.0.0.1:0").unwrap()
 }
 
 fn phase(app: &RunningApp) -> Phase {
@@ -39,7 +34,8 @@ fn a_lame_duck_says_that_it_is_not_ready_and_answers_everything_else() {
     assert_eq!(phase(&app), Phase::LameDuck);
     // A kept connection is told that it ends, and a new one is accepted.
     let response = idle.get("/ready");
-    assert_eq!((response.status, response.text(), response.closes()), (503, "stopping\n", true));
+    let stopping = "{\"status\":\"stopping\"}\n";
+    assert_eq!((response.status, response.text(), response.closes()), (503, stopping, true));
     assert_eq!(response.header("cache-control"), Some("no-store"));
     idle.is_closed();
     for _ in 0..20 {

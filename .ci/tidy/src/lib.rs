@@ -36,14 +36,22 @@ mod guide {
     mod testing {}
     #[doc = include_str!("../../../docs/guide/execution.md")]
     mod execution {}
+    #[doc = include_str!("../../../docs/guide/stuck.md")]
+    mod stuck {}
     #[doc = include_str!("../../../docs/guide/configuration.md")]
     mod configuration {}
+    #[doc = include_str!("../../../docs/guide/tracing.md")]
+    mod tracing_guide {}
     #[doc = include_str!("../../../docs/guide/tls.md")]
     mod tls {}
     #[doc = include_str!("../../../docs/guide/deployment.md")]
     mod deployment {}
     #[doc = include_str!("../../../docs/guide/restarts.md")]
     mod restarts {}
+    #[doc = include_str!("../../../docs/guide/scaling.md")]
+    mod scaling {}
+    #[doc = include_str!("../../../docs/guide/observing.md")]
+    mod observing {}
     #[doc = include_str!("../../../docs/guide/engine.md")]
     mod engine {}
     #[doc = include_str!("../../../docs/guide/websockets.md")]

@@ -17,6 +17,7 @@
 //!   holds up no other request.
 //! - [`Middleware`] wraps handlers.
 //! - [`Error`] carries a failure and the response to it.
+//! - [`Health`] answers the probes of load balancers.
 //! - [`sse`] sends events to pages, and [`pushed`] has response bodies that other threads send.
 //! - `instances` joins hubs and rooms of several processes by Redis.
 //! - [`testing`] calls an app without a socket.
@@ -38,6 +39,7 @@
 //
 //   broadcast, log, disk, redis_pool
 //                             helpers that know nothing of HTTP
+//   observe                   what is known of requests: counts, times, metrics as text
 //   semantics                 the rules of RFC 9110, over plain values
 //   client                    the address of the client, behind trusted proxies
 //   core                      errors, contexts, and the traits that the others implement
@@ -45,7 +47,7 @@
 //   instances                 messages between the instances of an app
 //   extract                   the extractors, and the conversions that `?` uses
 //   response, template, session, sse, static_files, websocket
-//   health                    handlers for the checks of load balancers
+//   health                    the probes of load balancers, and the checks behind them
 //   error_response            the one place that renders errors
 //   middleware                the built-in middleware
 //   app                       the app while it is written, and after it is built
@@ -70,13 +72,14 @@ mod error_response;
 pub mod extract;
 #[cfg(all(test, target_os = "linux"))]
 mod faults;
-pub mod health;
+mod health;
 #[cfg(feature = "redis")]
 pub mod instances;
 #[cfg(feature = "cookies")]
 mod key;
 mod log;
 pub mod middleware;
+mod observe;
 pub mod prelude;
 #[cfg(feature = "redis")]
 mod redis_pool;
@@ -123,6 +126,7 @@ pub use crate::extract::Valid;
 pub use crate::extract::{ClientAddr, Extension, FromRequest, Header, Path, State};
 #[cfg(feature = "form")]
 pub use crate::extract::{Form, Query};
+pub use crate::health::Health;
 #[cfg(feature = "cookies")]
 pub use crate::key::Key;
 pub use crate::middleware::{Middleware, Next};

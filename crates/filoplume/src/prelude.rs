@@ -20,4 +20,6 @@ pub use crate::session::{Flash, Session};
 pub use crate::static_files::{FileResponse, StaticFiles};
 #[cfg(feature = "templates")]
 pub use crate::template::{Templates, context};
-pub use crate::{App, Body, Error, Method, Request, Response, Result, ServerConfig, StatusCode};
+pub use crate::{
+    App, Body, Error, Health, Method, Request, Response, Result, ServerConfig, StatusCode,
+};

@@ -3,106 +3,23 @@
 mod listen;
 #[cfg(feature = "tls")]
 mod redirect;
+mod service;
 
-use std::fmt;
-use std::io;
 use std::iter;
 use std::net::{SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::Path;
-use std::sync::Arc;
 
-use filoplume_runtime::{
-    Plan, Refused, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle,
-    Stopping,
-};
+#[cfg(feature = "tls")]
+use filoplume_runtime::Request;
+use filoplume_runtime::{Server, ServerBuilder, ShutdownHandle};
 
 pub use self::listen::Listen;
+pub use self::service::AppService;
 
-use crate::app::{App, BuiltApp};
+use crate::app::App;
 use crate::core::error::{Error, Result};
 use crate::log::log_without_subscriber;
-use crate::routing::{Found, NO_ROUTE};
-
-/// An app as a service of the engine, for programs that bind the server themselves:
-///
-/// ```
-/// use filoplume::Server;
-/// use filoplume::prelude::*;
-///
-/// let app = App::new().get("/", || "Hello!").build()?;
-/// let server = Server::builder().bind("127.0.0.1:0")?.bind("[::1]:0")?.build()?;
-/// server.spawn(app)?;
-/// server.shutdown_handle().shutdown();
-/// server.wait();
-/// # Ok::<(), Error>(())
-/// ```
-#[derive(Clone)]
-pub struct AppService {
-    app: Arc<BuiltApp>,
-}
-
-impl AppService {
-    pub(crate) fn new(app: BuiltApp) -> Self {
-        Self { app: Arc::new(app) }
-    }
-}
-
-impl Service for AppService {
-    #[inline]
-    fn plan(&self, request: &mut Request) -> Plan {
-        let table = &self.app.table;
-        match table.find(request.method(), request.path()) {
-            Found::Route(number) => match table.route(number) {
-                Some(route) => route.options.plan(request, number),
-                None => Plan::new(),
-            },
-            // The call answers it, behind the app's middleware. The content is not needed.
-            _ => Plan::new().streamed().route(NO_ROUTE),
-        }
-    }
-
-    #[inline]
-    fn call(&self, request: Request) -> Response {
-        self.app.answer(request)
-    }
-
-    fn refused(&self, request: &Request, refused: &Refused<'_>) -> Option<Response> {
-        Some(self.app.refused(request, refused))
-    }
-
-    fn body_failed(&self, route: Option<&str>, error: &io::Error) {
-        let route = route.unwrap_or("(no route)");
-        tracing::warn!(route, %error, "the reader of a response body failed");
-        log_without_subscriber(&format!("{route}: the response was cut short: {error}"));
-    }
-
-    fn config(&self) -> Option<ServerConfig> {
-        self.app.config.clone()
-    }
-
-    fn stopping(&self) -> Option<Stopping> {
-        Some(self.app.settings.stopping.clone())
-    }
-
-    fn stopped(&self) {
-        self.app.stopped();
-    }
-
-    fn route_name(&self, route: u32) -> Option<String> {
-        if route == NO_ROUTE {
-            return Some("(no route)".to_owned());
-        }
-        let route = self.app.table.route(route)?;
-        Some(format!("{} {}", route.methods, route.pattern))
-    }
-}
-
-impl fmt::Debug for AppService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.app.fmt(f)
-    }
-}
 
 impl App {
     /// Returns the app as a service for a [`Server`], for programs that bind the server themselves.

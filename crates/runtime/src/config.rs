@@ -26,6 +26,10 @@ pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 /// The length of the system's queue of connections that are not yet accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
+/// The time before which no handler is reported as stuck. A page that takes a second is slow, but
+/// few are, and people notice a second.
+pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(1);
+
 /// The configuration of a server. Every bound has a default that suits the open internet.
 ///
 /// ```
@@ -48,6 +52,7 @@ pub struct ServerConfig {
     pub(crate) raise_descriptor_limit: bool,
     pub(crate) connections_per_client_max: PerClient,
     pub(crate) backlog: u32,
+    pub(crate) stuck_after: Option<Duration>,
     pub(crate) head_timeout: Duration,
     #[cfg(feature = "tls")]
     pub(crate) handshake_timeout: Duration,
@@ -96,6 +101,7 @@ impl Default for ServerConfig {
             raise_descriptor_limit: true,
             connections_per_client_max: PerClient::Half,
             backlog: BACKLOG,
+            stuck_after: Some(STUCK_AFTER),
             head_timeout: Duration::from_secs(10),
             #[cfg(feature = "tls")]
             handshake_timeout: Duration::from_secs(10),
@@ -277,6 +283,25 @@ impl ServerConfig {
     /// 4096.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections.max(1);
+        self
+    }
+
+    /// Sets when a handler that does not return is reported as [stuck](crate::Stuck): if it has
+    /// taken three times as long as the longest call of its route before, and at least this time.
+    /// The first sixteen calls of a route are reported after ten times this time, because nothing
+    /// tells yet whether the route always takes that long. `None` reports nothing. Default: 1 s.
+    ///
+    /// ```
+    /// use filoplume_runtime::ServerConfig;
+    /// use std::time::Duration;
+    ///
+    /// let config = ServerConfig::default().stuck_after(Duration::from_secs(5));
+    /// # let _ = config;
+    /// ```
+    pub fn stuck_after(mut self, time: impl Into<Option<Duration>>) -> Self {
+        // Below this, the detector would itself use the processor that a handler needs.
+        let bounded = |time: Duration| time.clamp(Duration::from_millis(50), TIMEOUT_MAX);
+        self.stuck_after = time.into().map(bounded);
         self
     }
 

@@ -3,7 +3,8 @@
 //!
 //! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`,
 //! `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`; `POST /echo`, `/length`, `/noread`;
-//! `/static/` serves the folder. SIGTERM stops it gracefully.
+//! `/static/` serves the folder. SIGTERM stops it gracefully. `BENCH_METRICS=1` in the environment
+//! adds `/metrics`, and `BENCH_IDS=1` gives each request an ID.
 
 use std::env;
 use std::hint::black_box;
@@ -93,10 +94,16 @@ fn app(static_folder: Option<String>) -> App {
         .route("/echo", post(echo).content_bytes_max(ECHO_BYTES_MAX))
         .post("/length", length)
         .post("/noread", || "not read");
+    let app = if is_set("BENCH_METRICS") { app.metrics("/metrics") } else { app };
+    let app = if is_set("BENCH_IDS") { app.with(middleware::RequestIds::new()) } else { app };
     match static_folder {
         Some(folder) => app.files("/static", StaticFiles::folder(folder)),
         None => app,
     }
+}
+
+fn is_set(name: &str) -> bool {
+    env::var(name).is_ok_and(|value| value == "1")
 }
 
 /// Simulates a cache: one call in `one_in` is a miss, which waits.

@@ -14,13 +14,13 @@
 use std::time::Duration;
 use std::{env, process};
 
-use filoplume::{health, prelude::*};
+use filoplume::prelude::*;
 
 fn main() -> filoplume::Result<()> {
     let config = ServerConfig::behind_proxy().lame_duck(Duration::from_secs(2));
     let mut app = App::new()
         .get("/", || format!("process {}", process::id()))
-        .route("/ready", get(health::readiness).vital())
+        .health(Health::new())
         .config(config)
         .on_shutdown(|| eprintln!("every request is answered"));
     if let Some(path) = env::args().nth(2) {

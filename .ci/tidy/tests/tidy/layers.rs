@@ -133,7 +133,8 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["config", "execution", "tls"],
             &["budget"],
             &["pool", "queue", "buffers"],
-            &["service", "metrics"],
+            &["metrics"],
+            &["service"],
             &["protocol"],
             &["engine"],
             &["server", "fuzzing"],
@@ -142,7 +143,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/filoplume/src",
         &[
-            &["broadcast", "disk", "log", "redis_pool", "semantics"],
+            &["broadcast", "disk", "log", "observe", "redis_pool", "semantics"],
             &["client"],
             &["core"],
             &["instances", "key", "routing"],
@@ -161,6 +162,17 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["app"],
             &["serve"],
             &["testing", "prelude"],
+        ],
+    ),
+    (
+        "crates/otlp/src",
+        &[
+            &["protobuf", "random", "limits", "error"],
+            &["value", "environment"],
+            &["span", "queue", "batch"],
+            &["http", "layer"],
+            &["exporter", "current"],
+            &["settings"],
         ],
     ),
     (

@@ -2,6 +2,8 @@
 //! built.
 
 mod built_app;
+mod health;
+mod observe;
 mod refused;
 mod shutdown;
 
@@ -447,6 +449,12 @@ impl App {
             let list: Vec<_> = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
             Error::start_up(format!("the app cannot start:{}", list.concat()))
         })?;
+        if table.is_observed() || settings.is_development {
+            settings.observer.get_or_insert_default();
+        }
+        if let Some(observer) = &settings.observer {
+            observer.begin(table.names());
+        }
         if settings.is_development {
             tracing::warn!(
                 "development mode is on: every client is shown errors, routes and requests"

@@ -17,6 +17,7 @@ pub(crate) mod error;
 mod error_format;
 pub(crate) mod extract;
 pub(crate) mod handler;
+pub(crate) mod json_text;
 pub(crate) mod middleware;
 pub(crate) mod names;
 pub(crate) mod optional;

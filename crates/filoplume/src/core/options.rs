@@ -55,6 +55,8 @@ pub struct RouteOptions {
     coded_content: CodedContent,
     execution: Execution,
     permits: Option<Permits>,
+    /// Whether the requests of the app are counted and measured.
+    pub(crate) is_observed: bool,
     promises: Promises,
     /// Checks of the captures, by the parameters that read them.
     capture_checks: Vec<CaptureCheck>,
@@ -92,6 +94,7 @@ impl RouteOptions {
             coded_content: CodedContent::default(),
             execution: Execution::default(),
             permits: None,
+            is_observed: false,
             promises: Promises::default(),
             capture_checks: Vec::new(),
             needs_states: Vec::new(),

@@ -1,13 +1,15 @@
 //! Settings of a whole app.
 
 use std::error::Error as StdError;
+use std::sync::{Arc, OnceLock};
 
-use filoplume_runtime::{Response, Stopping};
+use filoplume_runtime::{Monitor, Response, Stopping};
 
 use super::asked::Asked;
 use super::error::{Error, Responder};
 use super::states::States;
 use crate::client::Proxies;
+use crate::observe::Observer;
 
 /// The settings of an app that do not belong to its routes.
 #[derive(Default)]
@@ -21,6 +23,10 @@ pub(crate) struct Settings {
     pub(crate) states: States,
     /// Set when the server begins to stop.
     pub(crate) stopping: Stopping,
+    /// The metrics of the server once it serves, for those who need no more.
+    pub(crate) monitor: Arc<OnceLock<Monitor>>,
+    /// What is known of the requests, if anything asks for it.
+    pub(crate) observer: Option<Arc<Observer>>,
 }
 
 /// Maps errors of a type that the program chose.

@@ -19,6 +19,7 @@ pub mod headers;
 mod json;
 #[cfg(feature = "multipart")]
 mod multipart;
+mod observed;
 mod path;
 mod percent;
 mod plain;
@@ -58,6 +59,7 @@ pub use header::{Header, HeaderProblem, HeaderRejection, TypedHeader};
 pub use json::{Json, JsonRejection};
 #[cfg(feature = "multipart")]
 pub use multipart::{Field, Multipart, MultipartLimits, MultipartProblem, MultipartRejection};
+pub use observed::Observed;
 pub use path::{Path, PathRejection};
 pub use percent::EncodingError;
 pub use plain::{Extension, ExtensionRejection, HeaderMap, RawQuery, Target};
@@ -74,3 +76,4 @@ pub use crate::core::extract::FromRequest;
 use crate::core::extract::Rejection;
 pub use crate::core::optional::ExtractOptional;
 pub use crate::core::takes::Takes;
+pub use crate::observe::{RouteReport, Story};

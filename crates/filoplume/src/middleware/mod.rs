@@ -21,12 +21,14 @@ mod jwt;
 mod logger;
 mod method_override;
 mod permits;
+mod random_id;
 mod rate_limit;
 mod request_id;
 mod security_headers;
 #[cfg(feature = "sessions")]
 mod sessions;
 mod timeout;
+mod trace;
 mod verdict;
 
 pub use allowed_hosts::AllowedHosts;
@@ -58,6 +60,7 @@ pub use security_headers::{CspNonce, Frames, SecurityHeaders};
 #[cfg(feature = "sessions")]
 pub use sessions::Sessions;
 pub use timeout::{TimeLeft, TimeoutBudget};
+pub use trace::{Incoming, SpanId, TraceContext, TraceId, Tracing};
 pub use verdict::{Verdict, secrets_match};
 
 pub use crate::core::middleware::{Middleware, Next};

@@ -1,12 +1,9 @@
 //! An ID for each request, to find its lines in several logs.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use filoplume_runtime::{Request, Response};
+use filoplume_runtime::{Request, Response, note_request_id};
 
 use crate::core::context::Context;
 use crate::core::error::Result;
@@ -15,6 +12,7 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Extension, ExtensionRejection};
 use crate::middleware::catch_panic::run_catching_panics;
+use crate::middleware::random_id::random_id;
 
 /// Longest ID that is accepted from a client. A W3C `traceparent` has 55 characters.
 const ID_BYTES_MAX: usize = 64;
@@ -103,7 +101,10 @@ impl Middleware for RequestIds {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
         let id = self.id_of(&request);
         request.extensions_mut().insert(id.clone());
+        // For a report if the handler does not return.
+        let noted = note_request_id(id.as_str());
         let mut response = run_catching_panics(request, next);
+        drop(noted);
         response.set_header(&self.header, id.as_str())?;
         // For an outer logger.
         response.extensions_mut().insert(id);
@@ -127,15 +128,8 @@ impl RequestId {
         &self.0
     }
 
-    /// Hashes a counter with random keys. The ID is unique because the counter is. It cannot be
-    /// guessed, because the standard library takes the keys from the system. And it needs no system
-    /// call per request.
     fn generate() -> Self {
-        static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let [first, second] = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self(format!("{:016x}{:016x}", first.hash_one(count), second.hash_one(count)).into())
+        Self(format!("{:032x}", random_id()).into())
     }
 }
 

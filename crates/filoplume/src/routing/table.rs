@@ -6,6 +6,7 @@ use std::panic::Location;
 use filoplume_runtime::{Method, Request};
 
 use crate::core::route::CompiledRoute;
+use crate::observe::RouteName;
 use crate::routing::guards::{Guards, has_layers};
 use crate::routing::pattern::normal_form;
 
@@ -112,6 +113,19 @@ impl Table {
     /// Returns all routes, fallbacks included.
     pub(crate) fn routes(&self) -> &[CompiledRoute] {
         &self.routes
+    }
+
+    /// Returns how each route is called in metrics, by number.
+    pub(crate) fn names(&self) -> impl Iterator<Item = RouteName> + '_ {
+        self.routes.iter().map(|route| RouteName {
+            methods: route.methods.clone(),
+            pattern: route.pattern.clone(),
+        })
+    }
+
+    /// Returns whether a handler wants to know about the requests of the app.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.routes.iter().any(|route| route.options.is_observed)
     }
 
     #[inline(never)]

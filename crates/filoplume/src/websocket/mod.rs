@@ -33,10 +33,12 @@
 //   handlers              its closures
 //   room, socket, outbox  sending from any thread; these know each other
 //   joined                messages between the rooms of several instances
+//   frames                the frames that wait for a peer
 //   message, config, origins
 
 mod blocking;
 mod config;
+mod frames;
 mod handlers;
 #[cfg(feature = "redis")]
 mod joined;

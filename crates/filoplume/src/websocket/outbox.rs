@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
 
+use bytes::Bytes;
 use filoplume_runtime::tcp;
 use filoplume_websocket::{CloseCode, CloseFrame, Encoder};
 use parking_lot::Mutex;
 
+use super::frames::Frames;
 use super::message::MessageRef;
 use super::room::RoomInner;
 use super::socket::SendError;
@@ -44,7 +46,7 @@ pub(super) enum Form {
 struct Queue {
     /// Frames in the order in which they are sent. Encoding and appending are one step, because
     /// compressed messages may refer to earlier ones.
-    frames: Vec<u8>,
+    frames: Frames,
     encoder: Encoder,
     stage: Stage,
     turn: Turn,
@@ -91,7 +93,7 @@ impl Outbox {
         unsent_bytes_max: usize,
     ) -> Self {
         let queue = Queue {
-            frames: Vec::new(),
+            frames: Frames::default(),
             encoder,
             stage: Stage::Open,
             turn: Turn::Running,
@@ -105,7 +107,7 @@ impl Outbox {
     fn append(
         &self,
         bytes: usize,
-        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+        write: impl FnOnce(&mut Encoder, &mut Frames),
     ) -> Result<(), SendError> {
         let mut queue = self.queue.lock();
         if queue.stage != Stage::Open {
@@ -113,14 +115,14 @@ impl Outbox {
         }
         // A message that is longer than the bound is accepted if nothing else waits. Otherwise it
         // could never be sent.
-        let unsent = queue.frames.len();
-        let with_these = unsent.saturating_add(bytes);
-        if unsent > 0 && with_these > self.unsent_bytes_max {
+        let unsent = queue.frames.bytes();
+        if unsent > 0 && unsent.saturating_add(bytes) > self.unsent_bytes_max {
             return Err(SendError::Full);
         }
         // What a call of the protocol sends goes out at its end, and is counted there.
         if queue.turn != Turn::Running {
-            self.waker.get().map_or(Ok(()), |waker| waker.set_queued(with_these))?;
+            let cost = queue.frames.cost().saturating_add(bytes);
+            self.waker.get().map_or(Ok(()), |waker| waker.set_queued(cost))?;
         }
         let Queue { frames, encoder, .. } = &mut *queue;
         write(encoder, frames);
@@ -134,20 +136,20 @@ impl Outbox {
 
     pub(super) fn send(&self, message: MessageRef<'_>) -> Result<(), SendError> {
         self.append(message.len(), |encoder, frames| match message {
-            MessageRef::Text(text) => encoder.text(text, frames),
-            MessageRef::Binary(content) => encoder.binary(content, frames),
+            MessageRef::Text(text) => encoder.text(text, frames.own()),
+            MessageRef::Binary(content) => encoder.binary(content, frames.own()),
         })
     }
 
-    /// Appends a frame that was encoded for all sockets of this form.
-    pub(super) fn send_frame(&self, frame: &[u8]) -> Result<(), SendError> {
-        self.append(frame.len(), |_, frames| frames.extend_from_slice(frame))
+    /// Appends a frame that was encoded for all sockets of this form, and is shared with them.
+    pub(super) fn share(&self, frame: &Bytes) -> Result<(), SendError> {
+        self.append(frame.len(), |_, frames| frames.share(frame))
     }
 
     pub(super) fn ping(&self, content: &[u8]) -> Result<(), SendError> {
         self.append(content.len(), |encoder, frames| {
             let content = content.get(..filoplume_websocket::CONTROL_BYTES_MAX).unwrap_or(content);
-            let sent = encoder.ping(content, frames);
+            let sent = encoder.ping(content, frames.own());
             debug_assert!(sent.is_ok(), "the content was cut");
         })
     }
@@ -155,7 +157,7 @@ impl Outbox {
     pub(super) fn pong(&self, content: &[u8]) {
         // A peer that pings and does not read gets no more than the bound.
         let _ = self.append(content.len(), |encoder, frames| {
-            let sent = encoder.pong(content, frames);
+            let sent = encoder.pong(content, frames.own());
             debug_assert!(sent.is_ok(), "a ping is as short as a pong");
         });
     }
@@ -167,22 +169,17 @@ impl Outbox {
 
     /// Like [`close`](Self::close), without what still waits for the peer.
     pub(super) fn disconnect(&self, code: CloseCode, reason: &str) -> bool {
-        self.close_after(code, reason, Vec::clear)
+        self.close_after(code, reason, |frames| *frames = Frames::default())
     }
 
-    fn close_after(
-        &self,
-        code: CloseCode,
-        reason: &str,
-        before: impl FnOnce(&mut Vec<u8>),
-    ) -> bool {
+    fn close_after(&self, code: CloseCode, reason: &str, before: impl FnOnce(&mut Frames)) -> bool {
         let mut queue = self.queue.lock();
         if queue.stage != Stage::Open {
             return false;
         }
         let Queue { frames, encoder, .. } = &mut *queue;
         before(frames);
-        encoder.close(Some(CloseFrame { code, reason }), frames);
+        encoder.close(Some(CloseFrame { code, reason }), frames.own());
         queue.stage = Stage::Closing;
         let must_wake = queue.turn.must_wake();
         drop(queue);
@@ -197,7 +194,7 @@ impl Outbox {
     }
 
     pub(super) fn unsent_bytes(&self) -> usize {
-        self.queue.lock().frames.len()
+        self.queue.lock().frames.bytes()
     }
 
     pub(super) fn opened(&self, waker: tcp::Sender) {
@@ -214,24 +211,21 @@ impl Outbox {
     pub(super) fn begin(&self) {
         let mut queue = self.queue.lock();
         queue.turn = Turn::Running;
-        if queue.frames.capacity() == 0 {
-            queue.frames = BUFFER.take();
-        }
+        queue.frames.provide(|| BUFFER.take());
     }
 
-    /// Ends a call of the protocol: passes the frames to the closure. Returns the stage.
-    pub(super) fn end(&self, send: impl FnOnce(&[u8])) -> Stage {
-        let (mut frames, stage) = {
+    /// Ends a call of the protocol: passes the frames to the closure, in pieces. Returns the stage.
+    pub(super) fn end(&self, send: impl FnMut(&[u8])) -> Stage {
+        let (frames, stage) = {
             let mut queue = self.queue.lock();
             queue.turn = Turn::Waiting;
             (std::mem::take(&mut queue.frames), queue.stage)
         };
-        if !frames.is_empty() {
-            send(&frames);
-        }
-        if frames.capacity() <= KEPT_BYTES_MAX {
-            frames.clear();
-            BUFFER.set(frames);
+        frames.for_each(send);
+        if let Some(buffer) = frames.into_buffer() {
+            if buffer.capacity() <= KEPT_BYTES_MAX {
+                BUFFER.set(buffer);
+            }
         }
         stage
     }
@@ -260,7 +254,7 @@ impl Outbox {
         let rooms = {
             let mut queue = self.queue.lock();
             queue.stage = Stage::Closed;
-            queue.frames = Vec::new();
+            queue.frames = Frames::default();
             std::mem::take(&mut queue.rooms)
         };
         for room in rooms.iter().filter_map(Weak::upgrade) {

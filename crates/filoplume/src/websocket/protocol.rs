@@ -78,12 +78,17 @@ impl SocketProtocol {
     fn call<T>(&mut self, io: &mut Io<'_>, work: impl FnOnce(&mut Self, &mut Io<'_>) -> T) -> T {
         self.socket.outbox.begin();
         let result = work(self, io);
+        self.send(io);
+        result
+    }
+
+    /// Sends what was queued, and begins to wait for the end if a close frame was.
+    fn send(&mut self, io: &mut Io<'_>) {
         let stage = self.socket.outbox.end(|frames| io.send(frames));
         if stage == Stage::Closing && !self.is_closing {
             self.is_closing = true;
             io.set_timeout(self.times.close_timeout);
         }
-        result
     }
 
     /// Reads messages until the input is used up or the call has to end.
@@ -238,7 +243,7 @@ impl Protocol for SocketProtocol {
     }
 
     fn notified(&mut self, io: &mut Io<'_>) {
-        self.call(io, |_, _| {});
+        self.send(io);
     }
 
     fn notified_may_block(&self) -> bool {

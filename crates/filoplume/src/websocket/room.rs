@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use filoplume_websocket::{CloseCode, Encoder};
 use parking_lot::Mutex;
 
@@ -17,9 +18,9 @@ use crate::instances::{Membership, RedisChannel};
 
 /// A set of sockets that receive the same messages. Clones refer to the same room.
 ///
-/// A message is encoded once, and all members receive the messages of a room in the same order. A
-/// member leaves when its socket closes. A member that reads too slowly is disconnected, unless the
-/// room [skips](Self::skip_slow) it.
+/// A message is encoded once, and all members share its bytes. They receive the messages of a room
+/// in the same order. A member leaves when its socket closes. A member that reads too slowly is
+/// disconnected, unless the room [skips](Self::skip_slow) it.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -162,15 +163,15 @@ impl RoomInner {
     /// program and never waits for a peer.
     fn broadcast(&self, message: MessageRef<'_>, except: Option<u64>) -> Broadcast {
         let members = self.members.lock();
-        let mut frames: Vec<(Form, Vec<u8>)> = Vec::new();
+        let mut frames: Vec<(Form, Bytes)> = Vec::new();
         let mut result = Broadcast::default();
         for outbox in members.values().filter(|outbox| Some(outbox.id) != except) {
             let form = outbox.form;
             let at = frames.iter().position(|(known, _)| *known == form).unwrap_or_else(|| {
-                frames.push((form, form.encode(message)));
+                frames.push((form, form.encode(message).into()));
                 frames.len() - 1
             });
-            match outbox.send_frame(&frames[at].1) {
+            match outbox.share(&frames[at].1) {
                 Ok(()) => result.sent += 1,
                 Err(SendError::Full | SendError::OutOfMemory) => {
                     result.slow += 1;

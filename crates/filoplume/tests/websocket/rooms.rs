@@ -1,9 +1,10 @@
 //! Rooms: who receives what, and what happens to slow members.
 
+use std::sync::mpsc;
 use std::time::Instant;
 
 use filoplume::prelude::*;
-use filoplume::websocket::{Broadcast, Room, Rooms, Socket, WebSocketUpgrade};
+use filoplume::websocket::{Broadcast, CloseCode, Room, Rooms, Socket, WebSocketUpgrade};
 
 use crate::client::{Client, DEADLINE, Received, text};
 
@@ -62,6 +63,48 @@ fn members_of_a_room_receive_the_same_messages_in_the_same_order() {
     assert!(received.iter().all(|messages| *messages == received[0]), "{received:?}");
     other.text("to the other room");
     other.expect(text("to the other room"));
+}
+
+/// Messages of a room are shared by its members, and others are a socket's own. Whatever waits when
+/// the loop sends it, a peer receives both kinds in one order.
+#[test]
+fn messages_of_a_room_and_others_keep_their_order() {
+    let offers: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("Sec-WebSocket-Extensions", "permessage-deflate")],
+        &[("Sec-WebSocket-Extensions", "permessage-deflate; server_no_context_takeover")],
+    ];
+    let (room, (opened, sockets)) = (Room::new(), mpsc::channel());
+    let in_app = room.clone();
+    let app = App::new()
+        .websocket("/ws", move |upgrade: WebSocketUpgrade| {
+            let (room, opened) = (in_app.clone(), opened.clone());
+            upgrade.unsent_bytes_max(1 << 20).on_open(move |socket: &Socket| {
+                room.join(socket);
+                opened.send(socket.clone()).unwrap();
+            })
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut clients: Vec<_> =
+        offers.iter().map(|offer| Client::connect_with(app.local_addr(), "/ws", offer)).collect();
+    let sockets: Vec<Socket> =
+        clients.iter().map(|_| sockets.recv_timeout(DEADLINE).unwrap()).collect();
+    let message = |n: usize| format!("{n} {}", "long ".repeat(n % 3 * 40));
+    for n in 0..300 {
+        match n % 5 {
+            0 | 2 => sockets.iter().for_each(|socket| socket.send(message(n)).unwrap()),
+            _ => assert_eq!(room.broadcast(message(n)), Broadcast { sent: 3, slow: 0 }),
+        }
+    }
+    sockets.iter().for_each(|socket| socket.close(CloseCode::NORMAL, "all sent"));
+    assert_eq!(room.broadcast("too late").sent, 0);
+    for client in &mut clients {
+        for n in 0..300 {
+            client.expect(text(&message(n)));
+        }
+        client.expect(Received::Close(1000, "all sent".to_owned()));
+    }
 }
 
 #[test]

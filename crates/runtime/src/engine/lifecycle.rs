@@ -201,6 +201,7 @@ impl Engine {
         self.flush_handover();
         self.pool.close();
         self.watchdog.stop();
+        self.calls.stop();
         if let Backend::Service(site) = &self.backend {
             if catch_unwind(AssertUnwindSafe(|| site.service.stopped())).is_err() {
                 self.note_panic("a service panicked when its server had stopped");

@@ -50,9 +50,12 @@ use crate::engine::listener::{Bound, Entry};
 use crate::engine::task::{Call, Task};
 use crate::error::{Kind, Result};
 use crate::execution::crowd::Crowd;
-use crate::execution::key::ExecutionKey;
+use crate::execution::key::{ExecutionKey, RouteId};
 use crate::execution::policy::Place;
 use crate::execution::routes::Routes;
+use crate::execution::stuck::Calls;
+use crate::execution::stuck::detector::Reporter;
+use crate::execution::stuck::report::Stuck;
 use crate::execution::watchdog::Watchdog;
 use crate::metrics::{Counters, Gauges, Metrics};
 use crate::pool::{Pool, PoolConfig, Reservation};
@@ -64,6 +67,7 @@ use crate::protocol::preamble::Preamble;
 use crate::protocol::raw::Raw;
 use crate::queue::MessageQueue;
 use crate::service::Site;
+use crate::service::monitor::{MetricsSource, Monitor};
 use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
 #[cfg(feature = "tls")]
@@ -135,6 +139,8 @@ pub(crate) struct Engine {
     /// The connections of each client. `None` if connections per client are not limited.
     pub(crate) clients: Option<Arc<Clients>>,
     pub(crate) watchdog: Watchdog,
+    /// The calls that may be stuck.
+    pub(crate) calls: Arc<Calls>,
     /// A reserved thread that leads the next loop that is taken. It is reserved while there is
     /// work.
     pub(crate) spare: Mutex<Option<Reservation<Task>>>,
@@ -175,6 +181,14 @@ impl Engine {
         let name = format!("{}-watchdog", engine.config.thread_name);
         let crowd = Arc::clone(&engine.crowd);
         engine.watchdog.start(name, handles, crowd).map_err(started("the watchdog"))?;
+        let reporter: Arc<dyn Reporter> = Arc::clone(&engine) as _;
+        let name = format!("{}-stuck", engine.config.thread_name);
+        let detector = engine.calls.start(name, Arc::downgrade(&reporter));
+        detector.map_err(started("the detector of stuck calls"))?;
+        if let Backend::Service(site) = &engine.backend {
+            let source: Arc<dyn MetricsSource> = Arc::clone(&engine) as _;
+            site.service.started(&Monitor::new(&source));
+        }
         for event_loop in event_loops {
             if let Err(refused) = engine.pool.submit_urgent(Task::Lead(Box::new(event_loop))) {
                 engine.shutdown(Duration::ZERO);
@@ -216,6 +230,7 @@ impl Engine {
         let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
         let memory = Memory::new(config.memory_max);
         let streams = Streams::new(config.threads_max);
+        let calls = Arc::new(Calls::new(config.stuck_after));
         let tokens = iter::once(stopping).chain(backend.stopping()).collect();
         Arc::new_cyclic(|engine: &Weak<Self>| Self {
             connections_max,
@@ -237,6 +252,7 @@ impl Engine {
             shed_log: Throttle::new(),
             clients,
             watchdog: Watchdog::new(),
+            calls,
             spare: Mutex::new(None),
             loops: OnceLock::new(),
             #[cfg(unix)]
@@ -373,6 +389,28 @@ impl Engine {
     }
 }
 
+impl Reporter for Engine {
+    fn name_of(&self, route: RouteId) -> Option<String> {
+        match route.number() {
+            Some(number) => {
+                Some(self.route_name(number).unwrap_or_else(|| format!("route {number}")))
+            }
+            None => self.routes.name_of(route.key, &|number| self.route_name(number)),
+        }
+    }
+
+    fn calls_on_loops(&self, key: ExecutionKey) -> u64 {
+        self.routes.calls_on_loops(key)
+    }
+
+    fn tell(&self, stuck: &Stuck) {
+        match &self.backend {
+            Backend::Service(site) => site.service.stuck(stuck),
+            Backend::Program(_) | Backend::Tcp(_) => stuck.warn(),
+        }
+    }
+}
+
 /// Returns the maximum number of connections. Raises the limit of open files first, if configured.
 fn connections_max(config: &ServerConfig) -> usize {
     if config.raise_descriptor_limit {
@@ -388,6 +426,12 @@ fn connections_max(config: &ServerConfig) -> usize {
         "limits"
     );
     connections_max
+}
+
+impl MetricsSource for Engine {
+    fn metrics(&self) -> Metrics {
+        self.metrics()
+    }
 }
 
 impl fmt::Debug for Engine {

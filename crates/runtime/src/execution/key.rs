@@ -117,18 +117,65 @@ pub(crate) struct Route {
     pub(crate) execution: Execution,
     /// The request is answered even if other routes use all threads.
     pub(crate) is_vital: bool,
+    /// The number that the service gave to the route, or [`NO_NUMBER`].
+    pub(crate) number: u32,
 }
+
+/// Stands for a route without a number. A service may use this number itself, since the name of
+/// such a route is found by its key as well.
+pub(crate) const NO_NUMBER: u32 = u32::MAX;
 
 impl Route {
     /// Returns a route that runs where it is cheapest.
     pub(crate) fn learned(key: ExecutionKey) -> Self {
-        Self { key, execution: Execution::Learned, is_vital: false }
+        Self { key, execution: Execution::Learned, is_vital: false, number: NO_NUMBER }
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(self) -> RouteId {
+        RouteId { key: self.key, number: self.number }
+    }
+}
+
+/// What identifies a route: its number, which several routes never share, and its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RouteId {
+    pub(crate) key: ExecutionKey,
+    number: u32,
+}
+
+impl RouteId {
+    /// Returns the number that the service gave to the route.
+    pub(crate) fn number(self) -> Option<u32> {
+        (self.number != NO_NUMBER).then_some(self.number)
+    }
+
+    /// Returns it as a number that fits into an atomic.
+    #[inline(always)]
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.number) << 32 | u64::from(self.key.0)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the parts of `to_bits`")]
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self { key: ExecutionKey::at(bits as u16 as usize), number: (bits >> 32) as u32 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_route_fits_into_an_atomic() {
+        for number in [0, 1, 70_000, NO_NUMBER - 1, NO_NUMBER] {
+            for index in [0, 1, ExecutionKey::COUNT - 1] {
+                let id = Route { number, ..Route::learned(ExecutionKey::at(index)) }.id();
+                assert_eq!(RouteId::from_bits(id.to_bits()), id);
+                assert_eq!(id.number(), (number != NO_NUMBER).then_some(number));
+            }
+        }
+    }
 
     #[test]
     fn segments_with_digits_are_one_route() {

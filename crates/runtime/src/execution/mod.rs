@@ -17,4 +17,5 @@ pub(crate) mod scheduling;
 mod simulator;
 pub(crate) mod sleep;
 pub(crate) mod slot;
+pub(crate) mod stuck;
 pub(crate) mod watchdog;

@@ -5,9 +5,11 @@
 //! ready without a processor in `/proc/thread-self/schedstat`. Leaders read that file. Threads of
 //! the pool do not, because each would need a descriptor for it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::policy::{CallTimes, Sample};
+use super::policy::{CallTimes, Others, Sample};
+use super::stuck::slot::ThreadSlot;
 
 /// A thread of the pool samples one in this many calls closely.
 pub(crate) const CALLS_PER_CLOSE_SAMPLE: u32 = 16;
@@ -20,12 +22,39 @@ pub(crate) struct Clocks {
     /// random, so that it never follows the pattern of alternating clients.
     left: u32,
     chance: u32,
+    /// The measurement of the running call on a loop.
+    look: Option<Look>,
+    /// The last call, if it was measured for its exchange.
+    pub(crate) measured: Option<Measured>,
+    /// Where the detector finds the call that the thread runs.
+    slot: Option<Arc<ThreadSlot>>,
+}
+
+/// A measurement of a call on a loop.
+#[derive(Debug)]
+struct Look {
+    probe: Probe,
+    /// The other demand for the loop, if the call is a sample for the policy.
+    others: Option<Others>,
+    /// `None` until the call has returned.
+    took: Option<CallTimes>,
+}
+
+/// A call that was measured for its exchange.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) started: Instant,
+    pub(crate) took: CallTimes,
+    /// How many calls it stands for.
+    pub(crate) stands_for: u32,
+    /// Whether the watchdog took the loop from it.
+    pub(crate) was_caught: bool,
 }
 
 /// A running measurement.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    started: Instant,
+    pub(crate) started: Instant,
     before: Option<ThreadTimes>,
 }
 
@@ -54,6 +83,28 @@ impl Clocks {
             wall.saturating_sub(ran + queued)
         });
         CallTimes { wall, waited, ran }
+    }
+
+    /// Begins to measure a call on a loop.
+    pub(crate) fn begin_look(&mut self, sample: Sample, others: Option<Others>) {
+        self.look = Some(Look { probe: self.begin(sample), others, took: None });
+    }
+
+    /// Called when the call has returned, before its thread takes the loop back.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_look(&mut self) {
+        let took = self.look.as_ref().map(|look| self.end(&look.probe));
+        if let Some(look) = &mut self.look {
+            look.took = took;
+        }
+    }
+
+    /// Takes the measurement of a call on a loop that has returned: when it started, its times, and
+    /// the other demand for the loop if it is a sample for the policy.
+    pub(crate) fn take_look(&mut self) -> Option<(Instant, CallTimes, Option<Others>)> {
+        let Look { probe, others, took } = self.look.take()?;
+        Some((probe.started, took?, others))
     }
 
     /// Begins to measure a call on the pool. It does not read the run queue delay.
@@ -100,6 +151,11 @@ impl Clocks {
         thread_number()
     }
 
+    /// Returns the place where the detector finds the call that the current thread runs.
+    pub(crate) fn slot(&mut self) -> &Arc<ThreadSlot> {
+        self.slot.get_or_insert_with(|| ThreadSlot::of_this_thread(thread_number))
+    }
+
     fn spent_since(&self, probe: &Probe) -> Option<ThreadTimes> {
         probe.before?;
         self.spent()
@@ -113,7 +169,7 @@ impl Clocks {
 /// Returns whether a thread of this process runs or is ready to run. `None` if the system does not
 /// say.
 #[cfg(target_os = "linux")]
-pub(super) fn is_at_work(thread: u32) -> Option<bool> {
+pub(in crate::execution) fn is_at_work(thread: u32) -> Option<bool> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     // The name before the state is in brackets, and may contain brackets.
     let (_, behind_name) = stat.rsplit_once(") ")?;
@@ -121,7 +177,7 @@ pub(super) fn is_at_work(thread: u32) -> Option<bool> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_at_work(_thread: u32) -> Option<bool> {
+pub(in crate::execution) fn is_at_work(_thread: u32) -> Option<bool> {
     None
 }
 

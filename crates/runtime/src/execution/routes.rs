@@ -288,6 +288,11 @@ impl Routes {
         }
     }
 
+    /// Returns how many calls of a route have ended on loops, except for recent ones.
+    pub(crate) fn calls_on_loops(&self, key: ExecutionKey) -> u64 {
+        self.entries[key.index()].on_loops.calls.load(Ordering::Relaxed)
+    }
+
     /// Returns the price of a dispatch on this machine.
     pub(crate) fn price(&self) -> Duration {
         Duration::from_nanos(u64::from(self.price_ns.load(Ordering::Relaxed)))

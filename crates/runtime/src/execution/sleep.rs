@@ -132,7 +132,8 @@ impl WatchdogSleep {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    fn unpark(&self) {
+    /// Ends the current sleep of the thread, if it is not asleep in [`park`](Self::park).
+    pub(crate) fn unpark(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }

@@ -413,11 +413,19 @@ impl SendQueue {
     /// them.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         let mut queued = self.queued.lock();
-        self.resume(&mut queued);
-        queued.take_all(output);
+        let was_stalled = self.resume(&mut queued);
+        queued.is_notified = false;
+        // Mostly nothing waits: the owner asks before each wait, and a protocol may have a queue of
+        // its own.
+        let has_some = !queued.parts.is_empty();
+        if has_some {
+            queued.take_all(output);
+        }
         let must_close = !matches!(queued.state, State::Open);
         drop(queued);
-        self.room.notify_all();
+        if has_some || was_stalled {
+            self.room.notify_all();
+        }
         must_close
     }
 

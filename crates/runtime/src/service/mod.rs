@@ -4,9 +4,11 @@ pub(crate) mod blocking_stream;
 pub(crate) mod body;
 pub(crate) mod cancel;
 pub(crate) mod early_hints;
+pub(crate) mod exchange;
 pub(crate) mod file_body;
 pub(crate) mod latch;
 pub(crate) mod mailbox;
+pub(crate) mod monitor;
 pub(crate) mod panics;
 pub mod pushed;
 pub(crate) mod refused;
@@ -24,7 +26,10 @@ use http::Extensions;
 
 use crate::budget::permits::Permits;
 use crate::config::ServerConfig;
-use crate::execution::key::{Execution, ExecutionKey, Route};
+use crate::execution::key::{Execution, ExecutionKey, NO_NUMBER, Route};
+use crate::execution::stuck::report::Stuck;
+use crate::service::exchange::Exchange;
+use crate::service::monitor::Monitor;
 use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -125,6 +130,29 @@ pub trait Service: Send + Sync + 'static {
         warn_of_failed_body(route, error);
     }
 
+    /// Called when a handler has been running for longer than its route ever did, once per call,
+    /// and again when that call ends. The default writes a warning to the log. Runs on a thread of
+    /// its own, and may block: until it returns, nothing else is reported. A panic is contained.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Response, Service, Stuck};
+    ///
+    /// struct Shop;
+    ///
+    /// impl Service for Shop {
+    ///     fn call(&self, _: Request) -> Response {
+    ///         Response::from("sold")
+    ///     }
+    ///
+    ///     fn stuck(&self, stuck: &Stuck) {
+    ///         eprintln!("{stuck}");
+    ///     }
+    /// }
+    /// ```
+    fn stuck(&self, stuck: &Stuck) {
+        stuck.warn();
+    }
+
     /// Returns the service's own token, which is set when its server begins to stop. It is for
     /// services that pass it on to handlers. Called once, when the server starts.
     /// [`Server::stopping`](crate::Server::stopping) is the server's token. `None` by default.
@@ -132,11 +160,46 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
+    /// Called once, before the server accepts its first connection. The monitor reads the metrics
+    /// of the server later on. Does nothing by default.
+    fn started(&self, monitor: &Monitor) {
+        let _ = monitor;
+    }
+
     /// Called when the server has stopped, before [`Server::serve`](crate::Server::serve) and
     /// [`Server::wait`](crate::Server::wait) return. Requests are finished, except those that
     /// exceeded the [drain timeout](crate::ServerConfig::drain_timeout). It may block. Does nothing
     /// by default.
     fn stopped(&self) {}
+
+    /// Returns whether the engine calls [`answered`](Self::answered) and
+    /// [`completed`](Self::completed) for the exchanges that it measures. Called once, when the
+    /// server starts. `false` by default: then nothing is measured for them.
+    ///
+    /// Measured are all requests that ran on the pool, waited for a thread, were refused for lack
+    /// of one, arrived in several pieces, or lost their event loop, and those whose
+    /// [plan](Plan::timed) asks for it. Of the others about one in sixteen is selected:
+    /// [`Exchange::stands_for`] says how many requests it stands for. Requests that the program
+    /// [pulls](crate::Incoming) are not measured.
+    fn measures(&self) -> bool {
+        false
+    }
+
+    /// Called for a measured exchange when its response is known and not yet sent. It may change
+    /// the response. What it stores in [`Exchange::note`] is there in
+    /// [`completed`](Self::completed).
+    ///
+    /// Runs where the handler ran: it must not block. A panic is contained.
+    fn answered(&self, response: &mut Response, exchange: &mut Exchange) {
+        let _ = (response, exchange);
+    }
+
+    /// Called for a measured exchange when its response was written, or its connection has failed.
+    ///
+    /// Runs on the event loop or on a thread of the pool: it must not block. A panic is contained.
+    fn completed(&self, exchange: &Exchange) {
+        let _ = exchange;
+    }
 
     /// Handles the request and returns its response. It may block for as long as it likes without
     /// delaying other requests.
@@ -162,16 +225,17 @@ where
     }
 }
 
-/// An HTTP service, with the result of [`Service::plans`].
+/// An HTTP service, with the results of [`Service::plans`] and [`Service::measures`].
 pub(crate) struct Site {
     pub(crate) service: Box<dyn Service>,
     pub(crate) plans: bool,
+    pub(crate) measures: bool,
 }
 
 impl Site {
     pub(crate) fn new(service: impl Service) -> Self {
-        let plans = service.plans();
-        Self { service: Box::new(service), plans }
+        let (plans, measures) = (service.plans(), service.measures());
+        Self { service: Box::new(service), plans, measures }
     }
 }
 
@@ -198,6 +262,10 @@ impl fmt::Debug for Site {
 /// ```
 #[derive(Debug, Default)]
 #[must_use]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are wishes that do not depend on each other"
+)]
 pub struct Plan {
     pub(crate) content: Content,
     pub(crate) content_bytes_max: Option<u64>,
@@ -208,6 +276,7 @@ pub struct Plan {
     pub(crate) is_vital: bool,
     pub(crate) is_cancellable: bool,
     pub(crate) sends_hints: bool,
+    pub(crate) is_timed: bool,
 }
 
 /// How the content of a request is read.
@@ -231,7 +300,8 @@ impl Plan {
             Some(number) => ExecutionKey::numbered(number),
             None => ExecutionKey::of_path(request.path()),
         };
-        Route { key, execution: self.execution, is_vital: self.is_vital }
+        let number = self.route.unwrap_or(NO_NUMBER);
+        Route { key, execution: self.execution, is_vital: self.is_vital, number }
     }
 
     /// Returns the default plan: a short content is collected, a long one is streamed, and the
@@ -353,6 +423,20 @@ impl Plan {
     /// ```
     pub fn early_hints(mut self) -> Self {
         self.sends_hints = true;
+        self
+    }
+
+    /// Measures this request exactly, whether or not it would be selected as a sample. The service
+    /// must [measure](Service::measures). It costs about four system calls.
+    ///
+    /// ```
+    /// use filoplume_runtime::Plan;
+    ///
+    /// let plan = Plan::new().timed();
+    /// # let _ = plan;
+    /// ```
+    pub fn timed(mut self) -> Self {
+        self.is_timed = true;
         self
     }
 }

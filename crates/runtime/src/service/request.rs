@@ -52,6 +52,8 @@ struct Rare {
     cancel: Option<Arc<Latch>>,
     /// The way of interim responses, if the plan asks for it.
     interim: Option<Arc<InterimWriter>>,
+    /// Whether the plan asks for a measurement.
+    is_timed: bool,
     extensions: Extensions,
 }
 
@@ -126,6 +128,15 @@ impl Request {
         if self.version() == Version::Http11 {
             self.rare.get_or_insert_default().interim = Some(Arc::default());
         }
+    }
+
+    #[cold]
+    pub(crate) fn make_timed(&mut self) {
+        self.rare.get_or_insert_default().is_timed = true;
+    }
+
+    pub(crate) fn is_timed(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.is_timed)
     }
 
     #[cold]

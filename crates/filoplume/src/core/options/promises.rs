@@ -49,6 +49,12 @@ impl RouteOptions {
         self
     }
 
+    /// Counts and measures the requests of the app, for [`Observed`](crate::extract::Observed).
+    pub(crate) fn observe(&mut self) -> &mut Self {
+        self.is_observed = true;
+        self
+    }
+
     /// Lets the handler send hints: see [`EarlyHints`](crate::EarlyHints).
     pub fn early_hints(&mut self) -> &mut Self {
         self.promises.sends_hints = true;

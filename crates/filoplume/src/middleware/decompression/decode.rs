@@ -1,6 +1,6 @@
 //! The four decoders, as readers. No other file names their crates.
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
 use filoplume_http1::ParseError;
 use filoplume_runtime::Body;
@@ -16,12 +16,57 @@ const READ_BYTES: usize = 16 * 1024;
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// Returns the content without its codings, which are in the order of their application.
-pub(super) fn decoded(body: Body, codings: &[ContentCoding], bytes_max: u64) -> io::Result<Body> {
-    let mut reader: Box<dyn Read + Send> = Box::new(body);
-    for &coding in codings.iter().rev() {
-        reader = Box::new(Layer::new(coding, reader, bytes_max)?);
+pub(super) fn decoded(body: Body, codings: Vec<ContentCoding>, bytes_max: u64) -> Body {
+    Body::from_reader(Decoded::Unread { body, codings, bytes_max })
+}
+
+/// A content that is decoded while it is read.
+enum Decoded {
+    /// Whether there is a content may not be known before it is read.
+    Unread {
+        body: Body,
+        codings: Vec<ContentCoding>,
+        bytes_max: u64,
+    },
+    Reading(Box<dyn Read + Send>),
+    /// No content has no coding, however it is framed.
+    Empty,
+    Failed,
+}
+
+impl Decoded {
+    /// Reads the first byte, and makes the decoders if there is one.
+    fn begin(body: &mut Body, codings: &[ContentCoding], bytes_max: u64) -> io::Result<Self> {
+        let mut first = Vec::with_capacity(1);
+        if body.by_ref().take(1).read_to_end(&mut first)? == 0 {
+            return Ok(Self::Empty);
+        }
+        let mut reader: Box<dyn Read + Send> =
+            Box::new(Cursor::new(first).chain(std::mem::take(body)));
+        for &coding in codings.iter().rev() {
+            reader = Box::new(Layer::new(coding, reader, bytes_max)?);
+        }
+        Ok(Self::Reading(reader))
     }
-    Ok(Body::from_reader(reader))
+}
+
+impl Read for Decoded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let (Self::Unread { body, codings, bytes_max }, false) = (&mut *self, buffer.is_empty())
+        {
+            let begun = Self::begin(body, codings, *bytes_max);
+            *self = begun.inspect_err(|_| *self = Self::Failed)?;
+        }
+        match self {
+            Self::Reading(reader) => reader.read(buffer),
+            Self::Unread { .. } | Self::Empty => Ok(0),
+            Self::Failed => Err(failed_earlier()),
+        }
+    }
+}
+
+fn failed_earlier() -> io::Error {
+    io::Error::other("an earlier read of the content failed")
 }
 
 /// The decoder of one coding.
@@ -94,9 +139,7 @@ impl Read for Layer {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.state {
             State::Complete => return Ok(0),
-            State::Failed => {
-                return Err(io::Error::other("an earlier read of the content failed"));
-            }
+            State::Failed => return Err(failed_earlier()),
             State::Decoding if buffer.is_empty() => return Ok(0),
             State::Decoding => {}
         }

@@ -49,7 +49,8 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// nobody reads is not decoded.
 ///
 /// A content with another coding, or more than three, is refused with `415` (RFC 7694). One that is
-/// malformed, ends early, or continues after its end is a `400`.
+/// malformed, ends early, or continues after its end is a `400`. An empty content is accepted,
+/// whether its length or its first chunk says that it is empty.
 ///
 /// The [limit of the route](crate::Route::content_bytes_max) applies to the content as it is sent
 /// and as it is decoded, and to each step between. Decoding stops at the limit, and the response
@@ -100,8 +101,11 @@ impl Default for Decompression {
 
 impl Middleware for Decompression {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
-        let is_plain = !request.headers().contains("content-encoding");
-        if is_plain || request.content_length() == Some(0) {
+        if !request.headers().contains("content-encoding") {
+            return Ok(next.run(request));
+        }
+        if request.content_length() == Some(0) {
+            request.headers_mut().remove("content-encoding");
             return Ok(next.run(request));
         }
         let context = next.context();
@@ -125,7 +129,7 @@ impl Middleware for Decompression {
         }
         let mut coded = std::mem::take(request.body_mut());
         coded.bound(bytes_max);
-        *request.body_mut() = decoded(coded, &codings, bytes_max)?;
+        *request.body_mut() = decoded(coded, codings, bytes_max);
         for gone in ["content-encoding", "content-length"] {
             request.headers_mut().remove(gone);
         }

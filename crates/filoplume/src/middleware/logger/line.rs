@@ -56,6 +56,8 @@ impl Entry<'_> {
         json_text(&mut line, "client", client.as_deref());
         json_text(&mut line, "peer", Some(&request.peer.to_string()));
         json_text(&mut line, "request_id", self.request_id);
+        let trace_id = self.trace_id.map(|id| id.to_string());
+        json_text(&mut line, "trace_id", trace_id.as_deref());
         json_text(&mut line, "referer", request.referer.as_deref());
         json_text(&mut line, "user_agent", request.user_agent.as_deref());
         json_text(&mut line, "error", self.error);
@@ -141,6 +143,7 @@ mod tests {
             referer: None,
             user_agent: Some(user_agent.to_owned()),
             request_id: None,
+            trace_id: None,
         }
     }
 
@@ -152,6 +155,7 @@ mod tests {
             bytes: Some(12),
             duration: Duration::from_micros(1500),
             request_id: Some("17"),
+            trace_id: None,
             error,
         }
     }

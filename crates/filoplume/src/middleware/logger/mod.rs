@@ -17,11 +17,11 @@ use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::log::{write_to_stderr, write_to_stdout};
-use crate::middleware::RequestId;
 use crate::middleware::catch_panic::run_catching_panics;
+use crate::middleware::{RequestId, TraceContext, TraceId};
 
 /// Logs one line per request: method, path, route, status, bytes, duration, client, peer, request
-/// ID, and the error if there is one.
+/// ID, trace ID, and the error if there is one.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -75,7 +75,8 @@ use crate::middleware::catch_panic::run_catching_panics;
 /// ```
 ///
 /// The content of an error is added further out, so its length is not known here. The logger does
-/// not see outer middleware, so add it first, or second after [`RequestIds`](super::RequestIds).
+/// not see outer middleware, so add it first, or after [`Tracing`](super::Tracing) and
+/// [`RequestIds`](super::RequestIds).
 pub struct Logger {
     output: Output,
     writes_query: bool,
@@ -111,6 +112,7 @@ struct Entry<'a> {
     bytes: Option<u64>,
     duration: Duration,
     request_id: Option<&'a str>,
+    trace_id: Option<TraceId>,
     /// The message for the peer and all causes, in one line; or why the response was broken off.
     error: Option<&'a str>,
 }
@@ -127,6 +129,7 @@ struct RequestInfo {
     referer: Option<String>,
     user_agent: Option<String>,
     request_id: Option<RequestId>,
+    trace_id: Option<TraceId>,
 }
 
 impl Logger {
@@ -156,7 +159,8 @@ impl Logger {
     /// ```
     ///
     /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`,
-    /// `peer`, `request_id`, `referer`, `user_agent`, `error`. Unknown fields are omitted.
+    /// `peer`, `request_id`, `trace_id`, `referer`, `user_agent`, `error`. Unknown fields are
+    /// omitted.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.output.format = Format::Json;
@@ -232,6 +236,7 @@ impl Logger {
             referer: header("referer"),
             user_agent: header("user-agent"),
             request_id: request.extensions().get().cloned(),
+            trace_id: request.extensions().get().map(TraceContext::trace_id),
         }
     }
 }
@@ -282,6 +287,7 @@ impl Middleware for Logger {
             bytes: bytes_of(&response, error.is_some()),
             duration: started.elapsed(),
             request_id: request_id.map(RequestId::as_str),
+            trace_id: trace_id_of(&info, &response),
             error: error.as_deref(),
             request: &info,
         });
@@ -296,6 +302,11 @@ impl fmt::Debug for Logger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Logger").field("format", &self.output.format).finish_non_exhaustive()
     }
+}
+
+/// Returns the ID of the trace, from middleware further out or further in.
+fn trace_id_of(request: &RequestInfo, response: &Response) -> Option<TraceId> {
+    request.trace_id.or_else(|| response.extensions().get().map(TraceContext::trace_id))
 }
 
 fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
@@ -325,6 +336,7 @@ impl Entry<'_> {
             client,
             peer = %peer,
             request_id = self.request_id,
+            trace_id = self.trace_id.map(tracing::field::display),
             error = self.error,
         );
     }

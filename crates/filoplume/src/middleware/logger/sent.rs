@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use filoplume_runtime::{FileBody, Response, ResponseBody, StatusCode};
 
-use super::{Entry, Output, RequestInfo};
+use super::{Entry, Output, RequestInfo, trace_id_of};
 use crate::middleware::RequestId;
 
 /// Returns whether the content of a response is read while it is sent.
@@ -21,7 +21,7 @@ pub(super) fn is_streamed(response: &Response) -> bool {
 /// Logs the response when it was sent or broken off.
 pub(super) fn log_when_sent(
     output: &Output,
-    request: RequestInfo,
+    mut request: RequestInfo,
     route: Option<&str>,
     started: Instant,
     response: &mut Response,
@@ -30,6 +30,7 @@ pub(super) fn log_when_sent(
         ResponseBody::Sized { length, .. } | ResponseBody::File { length, .. } => Some(*length),
         _ => None,
     };
+    request.trace_id = trace_id_of(&request, response);
     let request_id = request.request_id.clone().or_else(|| response.extensions().get().cloned());
     let line = PendingLine {
         output: output.clone(),
@@ -131,6 +132,7 @@ impl Drop for PendingLine {
             bytes: Some(self.bytes),
             duration: self.started.elapsed(),
             request_id: self.request_id.as_ref().map(RequestId::as_str),
+            trace_id: self.request.trace_id,
             error: error.as_deref(),
         });
     }

@@ -240,6 +240,36 @@ fn what_a_handler_sees_of_a_decoded_request() {
     client.get("/form?a=hi").header("content-encoding", "gzip").send().assert_text("hi");
 }
 
+/// The framing of a message says nothing about its content (RFC 9110, 6.4).
+#[test]
+fn an_empty_content_is_accepted_however_it_is_framed() {
+    let service = routes().with(Decompression::new()).build().unwrap();
+    let framings = ["Content-Length: 0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"];
+    let garbage = "Transfer-Encoding: chunked\r\n\r\n5\r\nplain\r\n0\r\n\r\n";
+    for codings in ["gzip", "deflate", "br", "zstd", "br, gzip", "identity"] {
+        for path in ["/text", "/bytes", "/stream", "/short", "/short-stream", "/request"] {
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                 Content-Encoding: {codings}\r\n"
+            );
+            for framing in framings {
+                let answer = ask(&service, "[::1]:7", &format!("{head}{framing}"));
+                let is_empty = answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n");
+                assert!(is_empty, "{path} {codings} {framing:?}: {answer}");
+            }
+            let status = if codings == "identity" { 200 } else { 400 };
+            let answer = ask(&service, "[::1]:7", &format!("{head}{garbage}"));
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{path} {codings}: {answer}"
+            );
+        }
+    }
+    // The decoder of the inner coding got nothing, but there was a content.
+    let answer = send(&client(), "/text", "br, gzip", encoded("gzip", b""));
+    answer.assert_status(400);
+}
+
 #[test]
 fn middleware_of_a_route_decodes_too_and_a_missing_route_is_still_missing() {
     let route = post(|text: String| text).with(Decompression::new());

@@ -21,6 +21,7 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Weak;
@@ -35,6 +36,9 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// A route may have this many times the free seats. With eight, a ninth of the seats is left for
 /// the others.
 const SHARE: usize = 8;
+
+/// How many routes a refusal names as those that hold the threads.
+const HOLDERS_MAX: usize = 3;
 
 /// The number of seats that are reserved for vital requests. The checks of a load balancer and of a
 /// supervisor fit in at the same time. A vital route that hangs takes no more than these threads
@@ -312,6 +316,17 @@ impl<T: SeatRequest> Seats<T> {
         let full = self.full(route, taken, self.now(), item.permits().cloned());
         state.forget(key);
         full
+    }
+
+    /// Returns the routes that have the most seats, with their numbers of seats, the largest first.
+    pub(crate) fn holders(&self) -> Vec<(ExecutionKey, usize)> {
+        let state = self.state.lock();
+        let taken = state.routes.iter().map(|(key, route)| (*key, route.taken));
+        let mut holders: Vec<_> = taken.filter(|(_, taken)| *taken > 0).collect();
+        drop(state);
+        holders.sort_by_key(|(key, taken)| (Reverse(*taken), key.index()));
+        holders.truncate(HOLDERS_MAX);
+        holders
     }
 
     /// Refuses to queue requests from now on. Returns the waiting ones.

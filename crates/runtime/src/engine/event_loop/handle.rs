@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
@@ -16,9 +16,10 @@ use crate::engine::connection::Connection;
 use crate::engine::handover::Resumed;
 use crate::engine::listener::Accepted;
 use crate::engine::task::{Call, Task};
-use crate::execution::key::ExecutionKey;
+use crate::execution::key::RouteId;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
+use crate::execution::stuck::{Caught, Turn};
 use crate::execution::watchdog::Watched;
 use crate::service::latch::Latch;
 use crate::service::mailbox::WakeConnection;
@@ -65,8 +66,8 @@ pub(crate) struct LoopHandle {
     born: Instant,
     pub(super) connections: AtomicUsize,
     pub(super) parked: AtomicUsize,
-    /// The execution key of the handler that runs while the loop is in its slot.
-    pub(super) running: AtomicUsize,
+    /// The route of the handler that runs while the loop is in its slot.
+    pub(super) running: AtomicU64,
     /// The system's ID of the current or last leader's thread. 0 if the system has none.
     leader: AtomicU32,
 }
@@ -87,7 +88,7 @@ impl LoopHandle {
             born: Instant::now(),
             connections: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
-            running: AtomicUsize::new(0),
+            running: AtomicU64::new(0),
             leader: AtomicU32::new(0),
         })
     }
@@ -106,9 +107,27 @@ impl LoopHandle {
         self.parked.load(Ordering::Relaxed)
     }
 
-    /// Returns the execution key of the handler that runs, or ran last.
-    fn running(&self) -> ExecutionKey {
-        ExecutionKey::at(self.running.load(Ordering::Relaxed))
+    /// Returns the route of the handler that runs, or ran last.
+    fn running(&self) -> RouteId {
+        RouteId::from_bits(self.running.load(Ordering::Relaxed))
+    }
+
+    /// Records that a thread has taken the loop from a running call, which began at `since`. It
+    /// must not have named another leader yet.
+    #[cold]
+    pub(crate) fn note_lost(&self, turn: u64, since: Instant) {
+        let caught = Caught { thread: self.leader(), route: self.running(), since };
+        self.engine.calls.lost(self.turn_of(turn), caught);
+    }
+
+    /// Records that the call of this turn has returned and found its loop taken.
+    #[cold]
+    pub(crate) fn note_returned(&self, turn: u64) {
+        self.engine.calls.returned(self.turn_of(turn), Instant::now());
+    }
+
+    fn turn_of(&self, turn: u64) -> Turn {
+        Turn { event_loop: std::ptr::from_ref(self).addr(), turn }
     }
 
     /// Records the thread that leads from now on.
@@ -208,7 +227,7 @@ impl Watched for LoopHandle {
         let Some(leader) = spare.take().or_else(|| self.engine.pool.reserve()) else {
             self.engine.counters.hand_overs_failed.increment();
             // The route must leave the loops anyway: its next call would block another loop.
-            let key = self.running();
+            let key = self.running().key;
             if self.slot.turn() == turn && self.engine.routes.stuck(key, held) {
                 self.engine.counters.routes_learned.increment();
             }
@@ -224,8 +243,11 @@ impl Watched for LoopHandle {
         // begun, which did not take long. The loop cannot be put back, because its leader may
         // already have found the slot empty.
         let is_caught = taken_turn == turn;
+        let now = Instant::now();
+        let since = if is_caught { now.checked_sub(held).unwrap_or(now) } else { now };
+        self.note_lost(taken_turn, since);
         if is_caught {
-            let key = self.running();
+            let key = self.running().key;
             tracing::debug!(
                 key = key.index(),
                 "a handler did not return in time: its loop changes hands"

@@ -32,7 +32,7 @@ use crate::engine::connection::slab::{Missed, Slab};
 use crate::engine::listener::Accepted;
 use crate::engine::seat::start_waiting;
 use crate::engine::task::Call;
-use crate::execution::key::ExecutionKey;
+use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::policy::{OnLoop, Others};
 use crate::execution::sleep::FOR_EVER;
 use accept::Accepting;
@@ -243,9 +243,9 @@ impl EventLoop {
 
     /// Records that a call of this route begins. Returns whether to measure it.
     #[inline(always)]
-    pub(crate) fn begin_call(&mut self, key: ExecutionKey) -> bool {
-        self.handle.running.store(key.index(), Ordering::Relaxed);
-        self.routes[key.index()].begin()
+    pub(crate) fn begin_call(&mut self, route: Route) -> bool {
+        self.handle.running.store(route.id().to_bits(), Ordering::Relaxed);
+        self.routes[route.key.index()].begin()
     }
 
     /// Returns what this loop has measured of a route.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use filoplume_http1::{CloseReason, RequestHead};
 
-use super::run::{CallOutcome, run};
+use super::run::{CallOutcome, Measure, run};
 use super::{Flow, Outcome, Worker};
 use crate::budget::permits::Permits;
 use crate::buffers::OUTPUT_BYTES;
@@ -18,7 +18,7 @@ use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::RouteSource;
-use crate::protocol::http::{ContentPlan, Responded};
+use crate::protocol::http::{ContentPlan, Http, Responded};
 use crate::service::body::StreamReturn;
 use crate::service::early_hints::InterimWriter;
 use crate::service::latch::Latch;
@@ -27,9 +27,10 @@ use crate::service::response::{Response, ResponseBody};
 use crate::service::{Content, Plan, Service};
 
 /// What connects a handler that runs with its client.
-struct Told {
+pub(super) struct Told {
     cancel: Option<Arc<Latch>>,
     interim: Option<Arc<InterimWriter>>,
+    pub(super) is_timed: bool,
 }
 
 impl Worker<'_> {
@@ -95,6 +96,9 @@ impl Worker<'_> {
         }
         if plan.sends_hints {
             request.allow_hints();
+        }
+        if plan.is_timed {
+            request.make_timed();
         }
         if plan.permits.is_some() {
             request.set_permits(plan.permits.take());
@@ -174,11 +178,13 @@ impl Worker<'_> {
         let told = Told {
             cancel: request.cancel_latch().cloned(),
             interim: request.interim_writer().cloned(),
+            is_timed: request.is_timed(),
         };
         if let Some(interim) = &told.interim {
             self.open_interim(connection, interim);
         }
-        (told.cancel.is_some() || told.interim.is_some()).then(|| Box::new(told))
+        let is_needed = told.cancel.is_some() || told.interim.is_some() || told.is_timed;
+        is_needed.then(|| Box::new(told))
     }
 
     /// Called when the handler has returned: it sends no interim response and is not told anything
@@ -258,15 +264,25 @@ impl Worker<'_> {
         // Filled in place and passed by reference: a response is so large that each move is
         // measurable.
         let mut response = None;
+        let measures = connection.guest.as_http().is_some_and(Http::measures);
+        let measure = match request {
+            Some(request) if measures => self.how_to_measure(connection, request, told.as_deref()),
+            _ => Measure::Never,
+        };
         if let Some(site) = connection.guest.as_http().and_then(|http| http.site()) {
             let Self { engine, lead, clocks, .. } = self;
             let (_, call_outcome) =
-                run(lead, clocks, engine, &connection.loop_handle, route, || {
+                run(lead, clocks, engine, &connection.loop_handle, route, measure, || {
                     if let Some(request) = request.take() {
                         response = Some(site.service.call(request));
                     }
                 });
-            self.record_call(connection, call_outcome);
+            if call_outcome != CallOutcome::Inline {
+                if measure != Measure::Never {
+                    self.called(connection, &mut response);
+                }
+                self.record_call(connection, call_outcome);
+            }
         }
         if self.permit.is_some() {
             self.give_permit_back();
@@ -315,7 +331,7 @@ impl Worker<'_> {
     #[inline(always)]
     pub(super) fn record_call(&mut self, connection: &mut Connection, call_outcome: CallOutcome) {
         match call_outcome {
-            CallOutcome::Inline => return,
+            CallOutcome::Inline | CallOutcome::InlineMeasured => return,
             CallOutcome::Quick => connection.note_for_lease(false),
             CallOutcome::Blocked => {
                 connection.note_for_lease(true);

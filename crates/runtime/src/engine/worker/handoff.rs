@@ -30,8 +30,9 @@ impl Worker<'_> {
     /// another thread.
     #[inline(never)]
     pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
-        let reply_to = self.prepare_handoff(reply_to)?;
+        let mut reply_to = self.prepare_handoff(reply_to)?;
         self.engine.counters.dispatched.increment();
+        self.measure_queue(&mut reply_to.connection);
         let started = self.clocks.is_due().then(Instant::now);
         let route = reply_to.route;
         let call = Box::new(Call::new(request, reply_to));
@@ -224,6 +225,9 @@ impl Worker<'_> {
         let site = reply_to.connection.guest.as_http().and_then(Http::site);
         let refused = Refused::new(Refusal::Overloaded, seconds, &held);
         let mut response = refused.response(site.map(|site| &*site.service), &request);
+        let mut reply_to = reply_to;
+        let refusal = Some(Refusal::Overloaded);
+        self.answered(&mut reply_to.connection, &mut response, request.route(), refusal);
         // Gives a content that is still arriving back to the connection.
         drop(request);
         self.answer_overloaded(reply_to, &mut response)
@@ -248,8 +252,16 @@ struct Held<'a> {
 
 impl fmt::Display for Held<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name =
-            self.engine.routes.name_of(self.route.key, &|number| self.engine.route_name(number));
-        write!(f, "{}: {}", name.as_deref().unwrap_or("a route"), self.full)
+        let engine = self.engine;
+        let name_of = |key| {
+            let name = engine.routes.name_of(key, &|number| engine.route_name(number));
+            name.unwrap_or_else(|| "a route".to_owned())
+        };
+        write!(f, "{}: {}", name_of(self.route.key), self.full)?;
+        for (index, (key, seats)) in engine.seats.holders().into_iter().enumerate() {
+            let separator = if index == 0 { "; most are held by " } else { ", " };
+            write!(f, "{separator}{} ({seats})", name_of(key))?;
+        }
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod handoff;
 #[cfg(feature = "tls")]
 mod handshake;
 mod lease;
+mod measure;
 mod push;
 mod raw;
 mod read;
@@ -35,6 +36,7 @@ use crate::engine::task::{Call, ReplyTo};
 use crate::execution::probe::Clocks;
 use crate::execution::scheduling::Batch;
 use crate::service::tcp::Closed;
+use measure::MeasuredCall;
 
 #[cfg(feature = "tls")]
 pub(crate) use handshake::shake_hands;
@@ -49,6 +51,10 @@ pub(crate) struct Worker<'a> {
     /// The permit of the resource that the running handler uses.
     permit: Option<Permit>,
     clocks: Clocks,
+    /// The call that may be measured.
+    measured_call: MeasuredCall,
+    /// Whether a response to be written now is measured.
+    has_measured: bool,
     /// Why the last connection was given up, for a caller that waits until a response is sent.
     error: Option<io::Error>,
 }
@@ -77,8 +83,9 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jump_with(engine.config.jumps.as_ref());
-    let clocks = std::mem::take(&mut buffers.clocks).with_run_queue();
+    let mut clocks = std::mem::take(&mut buffers.clocks).with_run_queue();
     event_loop.handle().led_by(clocks.thread());
+    engine.calls.register(clocks.slot());
     let mut worker = Worker {
         engine,
         buffers: &mut buffers,
@@ -86,6 +93,8 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
         seat: None,
         permit: None,
         clocks,
+        measured_call: MeasuredCall::default(),
+        has_measured: false,
         error: None,
     };
     // Panics of handlers are caught where they are called. A panic that arrives here comes from
@@ -121,6 +130,8 @@ pub(crate) fn follow(
         seat,
         permit: None,
         clocks,
+        measured_call: MeasuredCall::default(),
+        has_measured: false,
         error: None,
     };
     let connection = worker.load(connection);
@@ -271,6 +282,7 @@ impl Worker<'_> {
     fn put_cold(&mut self, mut outcome: Outcome) {
         if let Outcome::Closed(connection) = &mut outcome {
             self.note_refusal(connection);
+            self.end_broken(connection);
             self.end_raw(connection);
             self.end_lease(connection);
         }

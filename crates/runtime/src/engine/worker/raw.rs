@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Weak};
 
-use super::run::{CallOutcome, run, run_quick};
+use super::run::{CallOutcome, Measure, run, run_quick};
 use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::protocol::Guest;
@@ -38,7 +38,7 @@ impl Worker<'_> {
         let (result, call_outcome) = if is_quick {
             (run_quick(engine, code), CallOutcome::Inline)
         } else {
-            run(lead, clocks, engine, loop_handle, route, code)
+            run(lead, clocks, engine, loop_handle, route, Measure::Never, code)
         };
         self.record_call(&mut connection, call_outcome);
         let Guest::Raw(raw) = &mut connection.guest else {
@@ -68,7 +68,7 @@ impl Worker<'_> {
         let Some((mut protocol, reason, route)) = connection.guest.take_protocol() else { return };
         let Self { engine, lead, clocks, .. } = self;
         let (_, call_outcome) =
-            run(lead, clocks, engine, &connection.loop_handle, route, move || {
+            run(lead, clocks, engine, &connection.loop_handle, route, Measure::Never, move || {
                 protocol.close(reason);
             });
         if call_outcome == CallOutcome::Blocked {

@@ -3,13 +3,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::execution::key::Route;
-use crate::execution::policy::{Others, Place};
-use crate::execution::probe::{CALLS_PER_CLOSE_SAMPLE, Clocks, Probe};
+use crate::execution::policy::{CallTimes, Place, Sample};
+use crate::execution::probe::{CALLS_PER_CLOSE_SAMPLE, Clocks, Measured};
 use crate::execution::slot::drop_cold;
 use crate::service::panics::take_caught;
 
@@ -22,10 +22,21 @@ const BLOCKED_MIN: Duration = Duration::from_micros(50);
 pub(super) enum CallOutcome {
     /// It ran on the event loop and returned in time.
     Inline,
+    /// As `Inline`, and it was measured for its exchange.
+    InlineMeasured,
     /// It ran on a thread of the pool and did not block.
     Quick,
     /// It blocked its thread.
     Blocked,
+}
+
+/// Whether a call is measured for its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    Never,
+    /// If it is a sample, or runs on the pool, or loses its loop.
+    Sampled,
+    Always,
 }
 
 /// Runs the program's code. A leader puts its loop into the slot meanwhile, from where another
@@ -37,11 +48,14 @@ pub(super) fn run(
     engine: &Engine,
     loop_handle: &LoopHandle,
     route: Route,
+    measure: Measure,
     code: impl FnOnce(),
 ) -> (thread::Result<()>, CallOutcome) {
     let (result, call_outcome) = match lead.take() {
-        Some(event_loop) => run_leading(event_loop, lead, clocks, engine, loop_handle, route, code),
-        None => run_following(clocks, engine, route, code),
+        Some(event_loop) => {
+            run_leading(event_loop, lead, clocks, engine, loop_handle, route, measure, code)
+        }
+        None => run_following(clocks, engine, route, measure, code),
     };
     count_panics(engine, &result);
     (result, call_outcome)
@@ -67,36 +81,48 @@ fn count_panics(engine: &Engine, result: &thread::Result<()>) {
 }
 
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "they are borrowed from one worker, each alone")]
 fn run_leading(
     mut event_loop: Box<EventLoop>,
     lead: &mut Option<Box<EventLoop>>,
-    clocks: &Clocks,
+    clocks: &mut Clocks,
     engine: &Engine,
     loop_handle: &LoopHandle,
     route: Route,
+    measure: Measure,
     code: impl FnOnce(),
 ) -> (thread::Result<()>, CallOutcome) {
-    let is_due = event_loop.begin_call(route.key);
-    let look = if is_due { Some(begin_look(&mut event_loop, clocks, route)) } else { None };
+    let is_due = event_loop.begin_call(route);
+    let is_looked_at = is_due | (measure == Measure::Always);
+    if is_looked_at {
+        begin_look(&mut event_loop, clocks, route, is_due, measure);
+    }
     let turn = loop_handle.slot.lend(event_loop);
     let result = catch_unwind(AssertUnwindSafe(code));
-    let looked = look.map(|(probe, others)| (clocks.end(&probe), others));
+    if is_looked_at {
+        clocks.end_look();
+    }
     let call_outcome = match loop_handle.slot.take() {
         Some((mut event_loop, taken_turn)) if taken_turn == turn => {
-            if let Some((took, others)) = looked {
-                let on_loop = event_loop.route_mut(route.key);
-                engine.count_move(engine.routes.record_on_loop(route.key, on_loop, took, others));
+            let mut call_outcome = CallOutcome::Inline;
+            if is_looked_at {
+                call_outcome = end_look(&mut event_loop, clocks, engine, route, measure);
             }
             lead_again(lead, event_loop);
-            CallOutcome::Inline
+            call_outcome
         }
         // The loop was taken, and its new leader has lent it again.
-        Some((event_loop, _)) => {
+        Some((event_loop, taken_turn)) => {
+            loop_handle.note_lost(taken_turn, Instant::now());
+            loop_handle.note_returned(turn);
             event_loop.handle().led_by(clocks.thread());
             lead_again(lead, event_loop);
-            CallOutcome::Blocked
+            note_caught(clocks, measure)
         }
-        None => CallOutcome::Blocked,
+        None => {
+            loop_handle.note_returned(turn);
+            note_caught(clocks, measure)
+        }
     };
     (result, call_outcome)
 }
@@ -110,9 +136,60 @@ fn lead_again(lead: &mut Option<Box<EventLoop>>, event_loop: Box<EventLoop>) {
 
 /// Begins to measure a call on a loop, and records the other demand for the loop.
 #[cold]
-fn begin_look(event_loop: &mut EventLoop, clocks: &Clocks, route: Route) -> (Probe, Others) {
-    let look = event_loop.route_mut(route.key).next_sample();
-    (clocks.begin(look), event_loop.others())
+#[inline(never)]
+fn begin_look(
+    event_loop: &mut EventLoop,
+    clocks: &mut Clocks,
+    route: Route,
+    is_due: bool,
+    measure: Measure,
+) {
+    let mut sample = Sample::Close;
+    let mut others = None;
+    if is_due {
+        sample = event_loop.route_mut(route.key).next_sample();
+        others = Some(event_loop.others());
+    }
+    if measure == Measure::Always {
+        sample = Sample::Close;
+    }
+    clocks.begin_look(sample, others);
+}
+
+/// Passes a measurement on to the policy, and keeps it for the exchange.
+#[cold]
+#[inline(never)]
+fn end_look(
+    event_loop: &mut EventLoop,
+    clocks: &mut Clocks,
+    engine: &Engine,
+    route: Route,
+    measure: Measure,
+) -> CallOutcome {
+    let Some((started, took, others)) = clocks.take_look() else { return CallOutcome::Inline };
+    let on_loop = event_loop.route_mut(route.key);
+    let stands_for = match measure {
+        Measure::Always => 1,
+        Measure::Sampled | Measure::Never => u32::from(on_loop.calls_per_sample()),
+    };
+    if let Some(others) = others {
+        engine.count_move(engine.routes.record_on_loop(route.key, on_loop, took, others));
+    }
+    if measure == Measure::Never {
+        return CallOutcome::Inline;
+    }
+    clocks.measured = Some(Measured { started, took, stands_for, was_caught: false });
+    CallOutcome::InlineMeasured
+}
+
+/// Keeps the times of a call that has lost its loop, if it was a sample.
+#[cold]
+#[inline(never)]
+fn note_caught(clocks: &mut Clocks, measure: Measure) -> CallOutcome {
+    let look = clocks.take_look().filter(|_| measure != Measure::Never);
+    clocks.measured =
+        look.map(|(started, took, _)| Measured { started, took, stands_for: 1, was_caught: true });
+    CallOutcome::Blocked
 }
 
 #[inline(always)]
@@ -120,17 +197,26 @@ fn run_following(
     clocks: &mut Clocks,
     engine: &Engine,
     route: Route,
+    measure: Measure,
     code: impl FnOnce(),
 ) -> (thread::Result<()>, CallOutcome) {
     let is_due = clocks.is_due();
-    let probe = clocks.begin_on_pool(is_due);
+    let probe = clocks.begin_on_pool(is_due | (measure != Measure::Never));
+    let is_noted = engine.calls.begin(clocks.slot(), route.id(), probe.started);
     let result = catch_unwind(AssertUnwindSafe(code));
     let took = clocks.end_on_pool(&probe);
+    if is_noted {
+        engine.calls.end(clocks.slot(), route.id(), took.wall);
+    }
+    if measure != Measure::Never {
+        let started = probe.started;
+        clocks.measured = Some(Measured { started, took, stands_for: 1, was_caught: false });
+    }
     let is_back = if is_due {
         engine.crowd.add_busy(took.wall * CALLS_PER_CLOSE_SAMPLE);
         engine.routes.record_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_SAMPLE))
     } else {
-        engine.routes.ran_on_pool(route.key, took)
+        engine.routes.ran_on_pool(route.key, CallTimes { waited: None, ran: None, ..took })
     };
     engine.count_move(is_back.then_some(Place::Loop));
     (result, if took.wall > BLOCKED_MIN { CallOutcome::Blocked } else { CallOutcome::Quick })

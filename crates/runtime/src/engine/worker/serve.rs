@@ -47,6 +47,8 @@ impl Worker<'_> {
     #[inline(always)]
     fn steps(&mut self, mut connection: Box<Connection>) -> ControlFlow<Outcome, Infallible> {
         if connection.is_writing() {
+            // Its measurement may have begun on another thread.
+            self.has_measured = true;
             connection = self.flush(connection)?;
         }
         let mut rounds = 0;
@@ -244,11 +246,16 @@ impl Worker<'_> {
     #[inline(always)]
     pub(super) fn flushed(
         &mut self,
-        connection: Box<Connection>,
+        mut connection: Box<Connection>,
         flushed: io::Result<Flushed>,
     ) -> Flow {
         match flushed {
-            Ok(Flushed::All) => Continue(connection),
+            Ok(Flushed::All) => {
+                if self.has_measured {
+                    self.end_written(&mut connection);
+                }
+                Continue(connection)
+            }
             Ok(Flushed::Some) => self.wait_cold(connection),
             Ok(Flushed::Paused) => self.go_on_writing(connection),
             Err(error) => Break(self.give_up(connection, error)),

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 
 use super::handoff::RETRY_AFTER;
-use super::run::run;
+use super::run::{Measure, run};
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
 use crate::clock::Pace;
@@ -105,27 +105,30 @@ impl Worker<'_> {
             return Break(Outcome::Closed(connection));
         };
         let Self { engine, buffers, lead, clocks, .. } = self;
-        let (result, call_outcome) = run(lead, clocks, engine, loop_handle, route, || {
-            let sent = if sends_file {
-                http.send_file(|file, offset, length| transport.send_file(file, offset, length))
-            } else {
-                FileSent::Unsupported
-            };
-            let failed = match sent {
-                FileSent::Some => None,
-                FileSent::Failed(error) => Some(error),
-                FileSent::WouldBlock => http.pump(WAITING_BYTES, buffers, &engine.config),
-                FileSent::Unsupported => http.pump(usize::MAX, buffers, &engine.config),
-            };
-            if let Some(error) = failed {
-                tell_of_failed_body(engine, http.site(), route, &error);
-            }
-        });
+        let (result, call_outcome) =
+            run(lead, clocks, engine, loop_handle, route, Measure::Never, || {
+                let sent = if sends_file {
+                    http.send_file(|file, offset, length| transport.send_file(file, offset, length))
+                } else {
+                    FileSent::Unsupported
+                };
+                let failed = match sent {
+                    FileSent::Some => None,
+                    FileSent::Failed(error) => Some(error),
+                    FileSent::WouldBlock => http.pump(WAITING_BYTES, buffers, &engine.config),
+                    FileSent::Unsupported => http.pump(usize::MAX, buffers, &engine.config),
+                };
+                if let Some(error) = failed {
+                    tell_of_failed_body(engine, http.site(), route, &error);
+                }
+            });
         if result.is_err() {
             http.break_off();
         }
         transport.set_resets(http.is_cut_short());
         self.record_call(&mut connection, call_outcome);
+        // Its measurement may have begun on another thread.
+        self.has_measured = true;
         self.flush(connection)
     }
 }

@@ -4,6 +4,7 @@
 //! as a [`Step`]. The thread that serves the connection, a
 //! [`Worker`](crate::engine::worker::Worker), carries it out.
 
+mod measuring;
 mod push;
 mod receive;
 mod send;
@@ -30,6 +31,8 @@ use crate::service::body::Streamed;
 use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Upgrade;
+use measuring::Measuring;
+pub(crate) use measuring::{Answered, Phase};
 pub(crate) use push::PushFailed;
 use push::Pushing;
 pub(crate) use receive::ContentPlan;
@@ -50,6 +53,8 @@ pub(crate) struct Http {
     head: HeadDeadline,
     /// Why the peer is refused, until it is reported.
     refusal: Option<Refusal>,
+    /// The measurement of the current exchange, if there is one.
+    measuring: Option<Box<Measuring>>,
 }
 
 /// Which deadline applies while a head is expected.
@@ -113,6 +118,7 @@ impl Http {
             skipping: None,
             head: HeadDeadline::First,
             refusal: None,
+            measuring: None,
         }
     }
 
@@ -249,6 +255,11 @@ impl Http {
         has_input: bool,
         config: &ServerConfig,
     ) -> Option<Instant> {
+        match &self.stage {
+            Stage::Head if has_input => self.measure_wait(Phase::Head, now),
+            Stage::Receiving(_) => self.measure_wait(Phase::Content, now),
+            _ => {}
+        }
         match &self.stage {
             Stage::Head => match self.head {
                 HeadDeadline::First | HeadDeadline::Begun => None,

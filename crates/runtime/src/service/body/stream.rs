@@ -137,6 +137,11 @@ impl ContentStream {
             if decoder.is_complete() {
                 return Ok(0);
             }
+            if self.unread.is_empty() {
+                if let Some(left) = decoder.remaining_length() {
+                    return self.read_plain(buffer, left);
+                }
+            }
             // Decodes no more than the handler has room for, because everything decoded must be
             // delivered.
             let window = self.unread.get(..buffer.len().max(1)).unwrap_or(&self.unread);
@@ -151,9 +156,33 @@ impl ContentStream {
                 return Ok(length);
             }
             if decoded.consumed == 0 && !decoder.is_complete() {
-                self.receive()?;
+                self.receive_unread()?;
             }
         }
+    }
+
+    /// Reads directly for the handler: a content with a length has no framing within it. `left` is
+    /// how much of it is missing.
+    fn read_plain(&mut self, buffer: &mut [u8], left: u64) -> io::Result<usize> {
+        let room = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let buffer = buffer.get_mut(..room).unwrap_or_default();
+        let read = self.receive(buffer)?;
+        if let Some(decoder) = &mut self.decoder {
+            // It only counts.
+            let decoded = decoder.decode(buffer.get(..read).unwrap_or_default());
+            debug_assert!(decoded.is_ok_and(|decoded| decoded.consumed == read));
+        }
+        Ok(read)
+    }
+
+    fn receive_unread(&mut self) -> io::Result<()> {
+        let mut unread = std::mem::take(&mut self.unread);
+        let before = unread.len();
+        unread.resize(before + READ_AHEAD_BYTES, 0);
+        let result = self.receive(unread.get_mut(before..).unwrap_or_default());
+        unread.truncate(before + *result.as_ref().unwrap_or(&0));
+        self.unread = unread;
+        result.map(drop)
     }
 
     fn count(&mut self, read: usize) -> io::Result<usize> {
@@ -165,7 +194,7 @@ impl ContentStream {
     }
 
     /// Waits for more bytes of the peer. Only this time counts against its pace.
-    fn receive(&mut self) -> io::Result<()> {
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.pace.excuse(self.waited_until.elapsed());
         if std::mem::take(&mut self.owes_continue) {
             if self.returns.response_begun.load(Ordering::Relaxed) {
@@ -177,10 +206,8 @@ impl ContentStream {
             }
             self.send_continue()?;
         }
-        let unread = self.unread.len();
-        self.unread.resize(unread + READ_AHEAD_BYTES, 0);
         let result = loop {
-            match self.transport.read(&mut self.unread[unread..]) {
+            match self.transport.read(buffer) {
                 Ok(0) => break Err(ContentError::Ended.into()),
                 Ok(read) => break Ok(read),
                 Err(error) if is_would_block(&error) => {
@@ -195,7 +222,6 @@ impl ContentStream {
                 Err(error) => break Err(error),
             }
         };
-        self.unread.truncate(unread + *result.as_ref().unwrap_or(&0));
         let now = Instant::now();
         self.waited_until = now;
         self.pace.advance(*result.as_ref().unwrap_or(&0), now);
@@ -203,7 +229,7 @@ impl ContentStream {
         if now >= self.deadline() {
             return Err(ContentError::TooSlow.into());
         }
-        result.map(drop)
+        result
     }
 
     /// Returns when the peer must have sent more. The time is short if threads are scarce.

@@ -1,0 +1,286 @@
+//! Runs checks on threads of their own, and keeps what they found.
+//!
+//! A check runs when a probe asks for it and its last result is too old. The probe waits for the
+//! checks that run, each until its deadline. A check that is still running then is late, and is not
+//! started again before it ends: one that hangs holds one thread, and later probes do not wait for
+//! it. Without probes nothing runs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::TaskPool;
+use parking_lot::{Condvar, Mutex};
+
+use crate::core::error::{Error, Result};
+use crate::core::panics::Panicked;
+use crate::log::log_without_subscriber;
+
+/// The maximum number of probes that wait for checks at once, because each holds a thread. It is
+/// half of the threads that are reserved for vital routes. Further probes are answered with the
+/// latest results.
+const WAITING_MAX: usize = 4;
+
+/// Longer deadlines are shortened. A load balancer would have given up long before, and an
+/// `Instant` cannot represent every time.
+const DEADLINE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// A check as the program wrote it.
+pub(super) struct Check {
+    pub(super) name: String,
+    pub(super) deadline: Duration,
+    pub(super) purpose: Purpose,
+    pub(super) run: Box<dyn Fn() -> Result<()> + Send + Sync>,
+}
+
+/// What follows from a check that does not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The process is of no use any more.
+    Live,
+    /// The instance cannot serve now.
+    Ready,
+    /// Nothing: the result is only shown.
+    Shown,
+}
+
+/// What is known of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has not ended yet since the start.
+    Unknown,
+    Passed,
+    Failed,
+    /// It took longer than its deadline, or is still running after it.
+    Late,
+}
+
+/// What a probe sees of a check.
+#[derive(Clone, Debug)]
+pub(super) struct Finding<'a> {
+    pub(super) name: &'a str,
+    pub(super) purpose: Purpose,
+    pub(super) state: State,
+    /// How long the latest run took, or has been running.
+    pub(super) took: Duration,
+    /// Whether it has passed since the start.
+    pub(super) has_passed: bool,
+}
+
+/// All checks of an app.
+pub(super) struct Checks {
+    checks: Box<[Check]>,
+    cache_for: Duration,
+    shared: Mutex<Shared>,
+    /// Notified when a run ends.
+    ended: Condvar,
+    pool: TaskPool,
+}
+
+struct Shared {
+    records: Box<[Record]>,
+    /// The probes that wait.
+    waiting: usize,
+}
+
+/// What is remembered of a check.
+#[derive(Clone, Debug, Default)]
+struct Record {
+    running_since: Option<Instant>,
+    last: Option<Run>,
+    has_passed: bool,
+    /// The state that was logged last, because only changes are logged.
+    logged: Option<State>,
+}
+
+/// A run that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    state: State,
+    took: Duration,
+    ended: Instant,
+}
+
+impl Record {
+    fn is_due(&self, now: Instant, cache_for: Duration) -> bool {
+        self.running_since.is_none()
+            && self.last.is_none_or(|run| now.saturating_duration_since(run.ended) >= cache_for)
+    }
+
+    /// Returns whether it was running at `now` for longer than its deadline.
+    fn is_late(&self, check: &Check, now: Instant) -> bool {
+        self.running_since.is_some_and(|since| now >= since + check.deadline)
+    }
+
+    /// Returns the end of the time for which a probe waits for it, if it is running and in time.
+    fn awaited_until(&self, check: &Check, now: Instant) -> Option<Instant> {
+        self.running_since.map(|since| since + check.deadline).filter(|&until| until > now)
+    }
+
+    fn finding<'a>(&self, check: &'a Check, now: Instant) -> Finding<'a> {
+        let (state, took) = match (self.running_since, self.last) {
+            (Some(since), _) if self.is_late(check, now) => (State::Late, now - since),
+            (_, Some(run)) => (run.state, run.took),
+            (since, None) => (State::Unknown, since.map_or(Duration::ZERO, |since| now - since)),
+        };
+        let Check { name, purpose, .. } = check;
+        Finding { name, purpose: *purpose, state, took, has_passed: self.has_passed }
+    }
+
+    /// Returns whether this state is news for the log.
+    fn is_news(&mut self, state: State) -> bool {
+        let before = self.logged.replace(state);
+        before != Some(state) && (before.is_some() || state != State::Passed)
+    }
+}
+
+impl Checks {
+    pub(super) fn new(mut checks: Vec<Check>, cache_for: Duration) -> Self {
+        for check in &mut checks {
+            check.deadline = check.deadline.min(DEADLINE_MAX);
+        }
+        let count = checks.len().max(1);
+        Self {
+            shared: Mutex::new(Shared {
+                records: vec![Record::default(); checks.len()].into(),
+                waiting: 0,
+            }),
+            ended: Condvar::new(),
+            // Each check has its thread, whatever the others do. They start with the first run.
+            pool: TaskPool::builder()
+                .thread_name("health")
+                .threads_max(count)
+                .queue_capacity(count)
+                .build(),
+            checks: checks.into(),
+            cache_for,
+        }
+    }
+
+    /// Returns what the checks with one of these purposes find, after a wait until they have ended
+    /// or are late. Runs those whose results are too old.
+    pub(super) fn probe(self: &Arc<Self>, is_asked: impl Fn(Purpose) -> bool) -> Vec<Finding<'_>> {
+        let is_asked = |index: usize| is_asked(self.checks[index].purpose);
+        let asked: Vec<usize> = (0..self.checks.len()).filter(|&index| is_asked(index)).collect();
+        self.start_due(&asked);
+        let mut shared = self.shared.lock();
+        if shared.waiting < WAITING_MAX {
+            shared.waiting += 1;
+            while let Some(until) = self.awaited_until(&shared, &asked) {
+                self.ended.wait_until(&mut shared, until);
+            }
+            shared.waiting -= 1;
+        }
+        let now = Instant::now();
+        let mut late = Vec::new();
+        let findings = asked
+            .iter()
+            .map(|&index| {
+                let (check, record) = (&self.checks[index], &mut shared.records[index]);
+                if record.is_late(check, now) && record.is_news(State::Late) {
+                    late.push(check);
+                }
+                record.finding(check, now)
+            })
+            .collect();
+        drop(shared);
+        late.into_iter().for_each(log_late);
+        findings
+    }
+
+    /// Starts the checks whose results are too old.
+    fn start_due(self: &Arc<Self>, asked: &[usize]) {
+        let mut shared = self.shared.lock();
+        let now = Instant::now();
+        let is_due = |&index: &usize| shared.records[index].is_due(now, self.cache_for);
+        let due: Vec<usize> = asked.iter().copied().filter(is_due).collect();
+        for &index in &due {
+            shared.records[index].running_since = Some(now);
+        }
+        drop(shared);
+        for index in due {
+            let checks = Arc::clone(self);
+            if let Err(error) = self.pool.execute(move || checks.run(index)) {
+                self.end(index, Err(Error::internal(error)));
+            }
+        }
+    }
+
+    /// Returns until when to wait for the checks that are running and in time.
+    fn awaited_until(&self, shared: &Shared, asked: &[usize]) -> Option<Instant> {
+        let now = Instant::now();
+        let until = |&index: &usize| shared.records[index].awaited_until(&self.checks[index], now);
+        asked.iter().filter_map(until).max()
+    }
+
+    /// Runs a check on this thread.
+    fn run(&self, index: usize) {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.checks[index].run)()))
+            .unwrap_or_else(|panic| Err(Error::internal(Panicked::caught(&*panic))));
+        self.end(index, result);
+    }
+
+    fn end(&self, index: usize, result: Result<()>) {
+        let check = &self.checks[index];
+        let now = Instant::now();
+        let mut shared = self.shared.lock();
+        let record = &mut shared.records[index];
+        let took = record.running_since.take().map_or(Duration::ZERO, |since| now - since);
+        let state = match &result {
+            Err(_) => State::Failed,
+            Ok(()) if took >= check.deadline => State::Late,
+            Ok(()) => State::Passed,
+        };
+        record.has_passed |= state == State::Passed;
+        record.last = Some(Run { state, took, ended: now });
+        let is_news = record.is_news(state);
+        drop(shared);
+        self.ended.notify_all();
+        match result {
+            _ if !is_news => {}
+            Err(error) => log_failed(check, &error),
+            Ok(()) if state == State::Late => log_late(check),
+            Ok(()) => log_passed(check),
+        }
+    }
+}
+
+fn log_failed(check: &Check, error: &Error) {
+    let (name, error) = (&*check.name, error.in_one_line());
+    tracing::warn!(check = name, error, "a health check failed");
+    log_without_subscriber(&format!("the health check {name} failed: {error}"));
+}
+
+fn log_late(check: &Check) {
+    let (name, deadline) = (&*check.name, check.deadline);
+    tracing::warn!(check = name, ?deadline, "a health check exceeded its deadline");
+    log_without_subscriber(&format!("the health check {name} took longer than {deadline:?}"));
+}
+
+fn log_passed(check: &Check) {
+    let name = &*check.name;
+    tracing::info!(check = name, "a health check passes again");
+    log_without_subscriber(&format!("the health check {name} passes again"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Checks {
+        /// Returns how many probes wait.
+        pub(crate) fn waiting(&self) -> usize {
+            self.shared.lock().waiting
+        }
+    }
+
+    #[test]
+    fn only_changes_are_logged() {
+        use State::{Failed, Late, Passed};
+        let mut record = Record::default();
+        let states = [Passed, Passed, Failed, Failed, Late, Late, Passed, Passed, Failed];
+        let news = states.map(|state| record.is_news(state));
+        assert_eq!(news, [false, false, true, false, true, false, true, false, true]);
+        assert!(Record::default().is_news(Failed));
+    }
+}

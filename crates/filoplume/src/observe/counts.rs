@@ -1,0 +1,242 @@
+//! The counts of requests per route. Every request is counted, so threads count on shards of their
+//! own: two cores never wait for the same cache line.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use filoplume_runtime::{Exchange, Timing};
+
+use super::histogram::{Histogram, Snapshot, bucket_of, nanos};
+
+/// How many different statuses of a route are counted on a shard. Further ones are counted
+/// together.
+const STATUSES: usize = 7;
+
+/// The status that stands for all further ones.
+pub(crate) const OTHER_STATUS: u16 = 0;
+
+/// Bits of the count in a slot. The status is above it.
+const COUNT_BITS: u32 = 48;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+
+/// The maximum number of shards. More threads share them.
+const SHARDS_MAX: usize = 16;
+
+/// The counts of all routes.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    shards: Box<[Box<[OnShard]>]>,
+    times: Box<[OnceLock<Box<Times>>]>,
+}
+
+/// The counts of one route on one shard, in one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct OnShard {
+    begun: AtomicU64,
+    /// Status and count. A slot that was never used is zero.
+    statuses: [AtomicU64; STATUSES],
+    others: AtomicU64,
+}
+
+/// The times of one route, of the requests that were measured.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) total: Histogram,
+    pub(crate) phases: [OnceLock<Box<Histogram>>; Timing::PHASES],
+}
+
+/// The counts of one route at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RouteCounts {
+    /// Requests that were passed to the app.
+    pub(crate) begun: u64,
+    /// Requests that have a response, by status.
+    pub(crate) statuses: Vec<(u16, u64)>,
+}
+
+impl RouteCounts {
+    pub(crate) fn ended(&self) -> u64 {
+        self.statuses.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Returns how many requests are being answered.
+    pub(crate) fn active(&self) -> u64 {
+        self.begun.saturating_sub(self.ended())
+    }
+
+    pub(crate) fn add(&mut self, status: u16, count: u64) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, sum)) => *sum += count,
+            None => self.statuses.push((status, count)),
+        }
+    }
+}
+
+impl Counts {
+    pub(crate) fn new(routes: usize) -> Self {
+        let threads = thread::available_parallelism().map_or(2, usize::from);
+        // Threads of the pool count as well, and run beside the loops.
+        let shards = (threads * 2).next_power_of_two().min(SHARDS_MAX);
+        Self {
+            shards: (0..shards)
+                .map(|_| (0..routes).map(|_| OnShard::default()).collect())
+                .collect(),
+            times: (0..routes).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Counts a request that begins. Its end is counted on the result, by the same thread.
+    #[inline]
+    pub(crate) fn begin(&self, route: usize) -> Option<&OnShard> {
+        let counts = self.of_this_thread(route)?;
+        counts.begun.fetch_add(1, Ordering::Relaxed);
+        Some(counts)
+    }
+
+    /// Adds the times of a measured request to those of its route and of `all`.
+    pub(crate) fn measured(&self, route: usize, exchange: &Exchange, all: &Histogram) {
+        let total = nanos(exchange.timing.total());
+        let bucket = bucket_of(total);
+        all.add_to(bucket, total, exchange.stands_for);
+        let Some(times) = self.times.get(route) else { return };
+        let times = times.get_or_init(Box::default);
+        times.total.add_to(bucket, total, exchange.stands_for);
+        for (histogram, (_, time)) in times.phases.iter().zip(exchange.timing.phases()) {
+            if !time.is_zero() {
+                histogram.get_or_init(Box::default).add(time, exchange.stands_for);
+            }
+        }
+    }
+
+    pub(crate) fn routes(&self) -> usize {
+        self.times.len()
+    }
+
+    pub(crate) fn read(&self, route: usize) -> RouteCounts {
+        let mut counts = RouteCounts::default();
+        for on_shard in self.shards.iter().filter_map(|shard| shard.get(route)) {
+            for slot in &on_shard.statuses {
+                let slot = slot.load(Ordering::Relaxed);
+                if slot != 0 {
+                    let status = u16::try_from(slot >> COUNT_BITS).unwrap_or(OTHER_STATUS);
+                    counts.add(status, slot & COUNT_MASK);
+                }
+            }
+            let others = on_shard.others.load(Ordering::Relaxed);
+            if others > 0 {
+                counts.add(OTHER_STATUS, others);
+            }
+        }
+        // Read after the ends: a request that ends meanwhile never ended before it began.
+        counts.begun = self
+            .shards
+            .iter()
+            .filter_map(|shard| shard.get(route))
+            .map(|on_shard| on_shard.begun.load(Ordering::Relaxed))
+            .sum();
+        counts.statuses.sort_unstable();
+        counts
+    }
+
+    /// Returns the times of a route; `None` if none of its requests was measured.
+    pub(crate) fn times(&self, route: usize) -> Option<&Times> {
+        self.times.get(route)?.get().map(|times| &**times)
+    }
+
+    #[inline]
+    fn of_this_thread(&self, route: usize) -> Option<&OnShard> {
+        thread_local! {
+            static THREAD: Cell<usize> = Cell::new({
+                static NEXT: AtomicUsize = AtomicUsize::new(0);
+                NEXT.fetch_add(1, Ordering::Relaxed)
+            });
+        }
+        // The number of shards is a power of two.
+        let shard = THREAD.with(Cell::get) & (self.shards.len() - 1);
+        self.shards.get(shard)?.get(route)
+    }
+}
+
+impl OnShard {
+    /// Counts a request that has its response.
+    #[inline]
+    pub(crate) fn end(&self, status: u16) {
+        let wanted = u64::from(status);
+        for slot in &self.statuses {
+            let found = slot.load(Ordering::Relaxed);
+            if found >> COUNT_BITS == wanted && found != 0 {
+                slot.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            if found == 0 && self.claim(slot, wanted) {
+                return;
+            }
+        }
+        self.others.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the first request with a status in a free slot. Returns `false` if another thread has
+    /// taken the slot for another status.
+    #[cold]
+    fn claim(&self, slot: &AtomicU64, status: u64) -> bool {
+        let first = status << COUNT_BITS | 1;
+        match slot.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(found) if found >> COUNT_BITS == status => {
+                slot.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+impl Times {
+    /// Returns the times of a phase; `None` if no measured request spent time in it.
+    pub(crate) fn phase(&self, index: usize) -> Option<Snapshot> {
+        self.phases.get(index)?.get().map(|histogram| histogram.read())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn threads_lose_no_count() {
+        let counts = Arc::new(Counts::new(3));
+        let threads: Vec<_> = (0..20)
+            .map(|thread| {
+                let counts = Arc::clone(&counts);
+                thread::spawn(move || {
+                    for request in 0..1000_u16 {
+                        // Ten statuses, which is more than there are slots.
+                        counts.begin(1).unwrap().end(200 + (request + thread) % 10);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let read = counts.read(1);
+        assert_eq!((read.begun, read.ended(), read.active()), (20_000, 20_000, 0));
+        // Which statuses have a slot of their own may differ between the shards.
+        assert!(read.statuses.iter().any(|(status, _)| *status != OTHER_STATUS), "{read:?}");
+        assert_eq!(counts.read(0), RouteCounts::default());
+    }
+
+    #[test]
+    fn a_request_is_active_between_its_begin_and_its_end() {
+        let counts = Counts::new(1);
+        counts.begin(0);
+        counts.begin(0).unwrap().end(404);
+        let read = counts.read(0);
+        assert_eq!((read.active(), read.statuses), (1, vec![(404, 1)]));
+        // Routes that do not exist are ignored.
+        assert!(counts.begin(1).is_none());
+    }
+}

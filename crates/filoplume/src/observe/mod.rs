@@ -1,0 +1,194 @@
+//! What an app knows of its requests: counts, times, and recent requests that were slow or failed.
+//!
+//! The engine measures single requests ([`Exchange`]) and knows numbers of routes. Here they get
+//! their names, are added up, and become text.
+
+mod counts;
+mod histogram;
+mod open_metrics;
+mod report;
+mod server_timing;
+mod stories;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
+
+use counts::{Counts, OnShard};
+use histogram::Histogram;
+pub(crate) use open_metrics::CONTENT_TYPE;
+pub use report::RouteReport;
+pub(crate) use server_timing::server_timing;
+use stories::Stories;
+pub use stories::Story;
+
+/// The name under which requests are counted that no route answers.
+const NO_ROUTE: &str = "(no route)";
+
+/// What is known of the requests of an app, shared by its threads.
+#[derive(Default)]
+pub(crate) struct Observer {
+    /// Set when the app is built.
+    known: OnceLock<Known>,
+    monitor: OnceLock<Monitor>,
+    stories: Stories,
+    /// From which time on a request is slow.
+    slow_after: OnceLock<Duration>,
+}
+
+struct Known {
+    /// The routes by number, and one more for requests without a route.
+    names: Box<[RouteName]>,
+    counts: Counts,
+    total: Histogram,
+}
+
+/// From which time on a request is slow, unless the app says otherwise.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+
+/// What a story needs from a response.
+struct Kept {
+    request_id: Option<String>,
+    because: Option<Because>,
+}
+
+/// Why a request was refused, as an extension of its response.
+#[derive(Clone)]
+struct Because(String);
+
+fn request_id(response: &Response) -> Option<String> {
+    let id = response.headers().get("x-request-id")?;
+    String::from_utf8(id.to_vec()).ok()
+}
+
+/// How a route is called in metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RouteName {
+    /// The methods, such as `GET` or `GET, POST`.
+    pub(crate) methods: String,
+    pub(crate) pattern: String,
+}
+
+impl Observer {
+    /// Called once when the routes of the app are known.
+    pub(crate) fn begin(&self, routes: impl Iterator<Item = RouteName>) {
+        let none = RouteName { methods: String::new(), pattern: NO_ROUTE.to_owned() };
+        let names: Box<[RouteName]> = routes.chain([none]).collect();
+        let counts = Counts::new(names.len());
+        let _ = self.known.set(Known { names, counts, total: Histogram::default() });
+    }
+
+    /// Called when the server starts.
+    pub(crate) fn started(&self, monitor: &Monitor) {
+        let _ = self.monitor.set(monitor.clone());
+    }
+
+    /// Returns the metrics of the server. `None` for an app without a server.
+    pub(crate) fn server(&self) -> Option<Metrics> {
+        self.monitor.get()?.metrics()
+    }
+
+    /// Counts a request that begins. Its end is counted on the result.
+    #[inline]
+    pub(crate) fn begin_request(&self, route: Option<u32>) -> Option<&OnShard> {
+        let known = self.known.get()?;
+        known.counts.begin(known.index(route))
+    }
+
+    /// Counts a request that was refused without a call.
+    pub(crate) fn refused(&self, exchange: &Exchange) {
+        if let Some(counts) = self.begin_request(exchange.route) {
+            counts.end(exchange.status.as_u16());
+        }
+    }
+
+    /// Adds the times of a request, and tells its story if it was slow or refused.
+    pub(crate) fn measured(&self, exchange: &Exchange) {
+        let Some(known) = self.known.get() else { return };
+        known.counts.measured(known.index(exchange.route), exchange, &known.total);
+        if self.is_worth_a_story(exchange) {
+            self.tell(known, exchange);
+        }
+    }
+
+    /// Sets from which time on a request is slow.
+    pub(crate) fn set_slow_after(&self, time: Duration) {
+        let _ = self.slow_after.set(time);
+    }
+
+    /// Called before a response is sent. Keeps what its story will need, if it may have one.
+    pub(crate) fn keep(&self, response: &mut Response, exchange: &mut Exchange) {
+        if self.is_worth_a_story(exchange) {
+            let because = response.extensions_mut().remove::<Because>();
+            exchange.note = Some(Arc::new(Kept { request_id: request_id(response), because }));
+        }
+    }
+
+    /// Called when the engine refuses a request. `because` is evaluated only if the refusal will
+    /// have a story.
+    pub(crate) fn note_refusal(&self, response: &mut Response, because: impl FnOnce() -> String) {
+        if self.stories.may_note() {
+            response.extensions_mut().insert(Because(because()));
+        }
+    }
+
+    /// Tells the story of a request that has failed.
+    #[cold]
+    pub(crate) fn failed(&self, route: Option<u32>, response: &Response) {
+        let Some(known) = self.known.get().filter(|_| self.stories.may_note()) else { return };
+        let mut story = Story::of_failure(response.status().as_u16());
+        story.request_id = request_id(response);
+        self.note(known, route, story);
+    }
+
+    /// Returns the recent stories, the newest first.
+    pub(crate) fn recent(&self) -> Vec<Story> {
+        self.stories.read()
+    }
+
+    fn is_worth_a_story(&self, exchange: &Exchange) -> bool {
+        exchange.refusal.is_some()
+            || exchange.timing.total() >= self.slow_after.get().copied().unwrap_or(SLOW_AFTER)
+    }
+
+    #[cold]
+    fn tell(&self, known: &Known, exchange: &Exchange) {
+        let kept = exchange.note.as_ref().and_then(|note| note.downcast_ref::<Kept>());
+        let because = kept.and_then(|kept| kept.because.as_ref());
+        // The moment for the story of a refusal was taken when it was refused.
+        if because.is_none() && (exchange.refusal.is_some() || !self.stories.may_note()) {
+            return;
+        }
+        let mut story = Story::of(exchange);
+        story.request_id = kept.and_then(|kept| kept.request_id.clone());
+        story.refused = because.map(|because| because.0.clone());
+        self.note(known, exchange.route, story);
+    }
+
+    fn note(&self, known: &Known, route: Option<u32>, mut story: Story) {
+        if let Some(name) = known.names.get(known.index(route)) {
+            story.methods.clone_from(&name.methods);
+            story.pattern.clone_from(&name.pattern);
+        }
+        if story.timing.is_some() {
+            tracing::warn!(%story, "a request was slow or was refused");
+        }
+        self.stories.note(story);
+    }
+}
+
+impl Known {
+    #[inline]
+    fn index(&self, route: Option<u32>) -> usize {
+        let last = self.names.len() - 1;
+        route.and_then(|route| usize::try_from(route).ok()).map_or(last, |route| route.min(last))
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,191 @@
+//! Metrics as text that Prometheus reads: OpenMetrics 1.0.
+
+use std::fmt::{Display, Write as _};
+use std::time::Duration;
+
+use super::histogram::{BOUNDS, FINE_PER_COARSE, FINE_PER_DECADE, Snapshot, bound};
+
+/// The media type of the text.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A text that grows by families of metrics.
+#[derive(Debug, Default)]
+pub(crate) struct OpenMetrics {
+    text: String,
+    /// The name of the current family.
+    family: &'static str,
+}
+
+/// Which of the bounds of a histogram are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resolution {
+    /// All: about 1.21 times the one before.
+    Fine,
+    /// From 100 µs to 10 s: 1, 2.2 and 4.7 of each decade.
+    Coarse,
+    /// From 100 µs to 10 s: one of each decade.
+    Decades,
+}
+
+/// The range of the coarse bounds: 100 microseconds to 10 seconds.
+const COARSE: std::ops::RangeInclusive<usize> = 12..=72;
+
+impl OpenMetrics {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { text: String::with_capacity(bytes), family: "" }
+    }
+
+    /// Begins a family. `kind` is `counter`, `gauge` or `histogram`.
+    pub(crate) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
+        self.family = name;
+        let _ = writeln!(self.text, "# TYPE {name} {kind}");
+        if let Some(unit) = name.rsplit_once('_').map(|(_, unit)| unit) {
+            if matches!(unit, "seconds" | "bytes") {
+                let _ = writeln!(self.text, "# UNIT {name} {unit}");
+            }
+        }
+        let _ = write!(self.text, "# HELP {name} ");
+        escape(&mut self.text, help);
+        self.text.push('\n');
+    }
+
+    /// Writes a gauge of the current family. `labels` is what [`labels`] returns.
+    pub(crate) fn gauge(&mut self, labels: &str, value: impl Display) {
+        self.sample("", labels, "", value);
+    }
+
+    /// Writes a counter of the current family.
+    pub(crate) fn counter(&mut self, labels: &str, value: impl Display) {
+        self.sample("_total", labels, "", value);
+    }
+
+    /// Writes a histogram of the current family.
+    pub(crate) fn histogram(&mut self, labels: &str, times: &Snapshot, resolution: Resolution) {
+        let mut below = 0;
+        for (index, count) in times.buckets.iter().take(BOUNDS).enumerate() {
+            below += count;
+            let is_written = match resolution {
+                Resolution::Fine => true,
+                Resolution::Coarse => COARSE.contains(&index) && index % FINE_PER_COARSE == 0,
+                Resolution::Decades => COARSE.contains(&index) && index % FINE_PER_DECADE == 0,
+            };
+            if is_written {
+                self.sample("_bucket", labels, LE[index], below);
+            }
+        }
+        let count = times.count();
+        self.sample("_bucket", labels, "le=\"+Inf\"", count);
+        self.sample("_count", labels, "", count);
+        self.sample("_sum", labels, "", Seconds(times.sum));
+    }
+
+    /// Returns the text with its end.
+    pub(crate) fn finish(mut self) -> String {
+        self.text.push_str("# EOF\n");
+        self.text
+    }
+
+    fn sample(&mut self, suffix: &str, labels: &str, more: &str, value: impl Display) {
+        let text = &mut self.text;
+        text.push_str(self.family);
+        text.push_str(suffix);
+        if !(labels.is_empty() && more.is_empty()) {
+            text.push('{');
+            text.push_str(labels);
+            if !(labels.is_empty() || more.is_empty()) {
+                text.push(',');
+            }
+            text.push_str(more);
+            text.push('}');
+        }
+        text.push(' ');
+        let _ = writeln!(text, "{value}");
+    }
+}
+
+/// A time in seconds, with nanoseconds.
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:09}", self.0.as_secs(), self.0.subsec_nanos())
+    }
+}
+
+/// Returns labels in the form of the text.
+pub(crate) fn labels(labels: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in labels {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(name);
+        text.push_str("=\"");
+        escape(&mut text, value);
+        text.push('"');
+    }
+    text
+}
+
+fn escape(text: &mut String, value: &str) {
+    for character in value.chars() {
+        match character {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            _ => text.push(character),
+        }
+    }
+}
+
+/// The label of each bound. Formatting them for each route would be most of the work.
+static LE: std::sync::LazyLock<[&'static str; BOUNDS]> = std::sync::LazyLock::new(|| {
+    std::array::from_fn(|index| {
+        let label = format!("le=\"{}\"", bound(index).as_secs_f64());
+        &*Box::leak(label.into_boxed_str())
+    })
+});
+
+#[cfg(test)]
+mod tests {
+    use super::super::histogram::Histogram;
+    use super::*;
+
+    #[test]
+    fn families_have_a_type_a_unit_and_an_escaped_help() {
+        let mut text = OpenMetrics::with_capacity(0);
+        text.family("things_bytes", "gauge", "A \"thing\"\nof \\ bytes.");
+        text.gauge("", 17);
+        text.family("calls", "counter", "Calls.");
+        text.counter(&labels(&[("route", "/a\"b\\c\nd"), ("method", "GET")]), 3);
+        assert_eq!(
+            text.finish(),
+            "# TYPE things_bytes gauge\n# UNIT things_bytes bytes\n\
+             # HELP things_bytes A \\\"thing\\\"\\nof \\\\ bytes.\nthings_bytes 17\n\
+             # TYPE calls counter\n# HELP calls Calls.\n\
+             calls_total{route=\"/a\\\"b\\\\c\\nd\",method=\"GET\"} 3\n# EOF\n"
+        );
+    }
+
+    #[test]
+    fn buckets_are_cumulative_and_end_with_infinity() {
+        let histogram = Histogram::default();
+        histogram.add(Duration::from_micros(90), 3);
+        histogram.add(Duration::from_millis(2), 2);
+        histogram.add(Duration::from_secs(100), 1);
+        let mut text = OpenMetrics::with_capacity(0);
+        text.family("time_seconds", "histogram", "Times.");
+        text.histogram("route=\"/\"", &histogram.read(), Resolution::Coarse);
+        let text = text.finish();
+        let value = |le: &str| {
+            let start = format!("time_seconds_bucket{{route=\"/\",le=\"{le}\"}} ");
+            let line = text.lines().find(|line| line.starts_with(&start));
+            line.unwrap_or_else(|| panic!("{le}: {text}"))[start.len()..].parse::<u64>().unwrap()
+        };
+        assert_eq!((value("0.0001"), value("0.001"), value("0.0022"), value("10")), (3, 3, 5, 5));
+        assert_eq!(value("+Inf"), 6);
+        assert!(text.contains("time_seconds_count{route=\"/\"} 6\n"));
+        assert!(text.contains("time_seconds_sum{route=\"/\"} 100.004270000\n"));
+        assert_eq!(text.matches("_bucket").count(), 17);
+    }
+}

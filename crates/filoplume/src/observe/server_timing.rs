@@ -1,0 +1,37 @@
+//! The field `Server-Timing`, by which a browser shows where the time of a request went.
+
+use std::fmt::Write as _;
+
+use filoplume_runtime::Timing;
+
+/// Returns the value of `Server-Timing` (W3C Server Timing): the phases before the response was
+/// written that took any time, and their sum, in milliseconds. The write follows the field.
+pub(crate) fn server_timing(timing: &Timing) -> String {
+    let mut value = String::with_capacity(96);
+    for (name, time) in timing.phases() {
+        if !time.is_zero() {
+            let _ = write!(value, "{name};dur={:.3}, ", time.as_secs_f64() * 1000.0);
+        }
+    }
+    let _ = write!(value, "total;dur={:.3}", timing.total().as_secs_f64() * 1000.0);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn phases_that_took_no_time_are_left_out() {
+        let mut timing = Timing::default();
+        assert_eq!(server_timing(&timing), "total;dur=0.000");
+        timing.queue = Duration::from_micros(12_345);
+        timing.waiting = Duration::from_millis(200);
+        assert_eq!(
+            server_timing(&timing),
+            "queue;dur=12.345, waiting;dur=200.000, total;dur=212.345"
+        );
+    }
+}

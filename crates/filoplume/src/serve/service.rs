@@ -1,0 +1,143 @@
+//! An app as a service of the engine.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use filoplume_runtime::{
+    Exchange, Monitor, Plan, Refused, Request, Response, ServerConfig, Service, Stopping, Stuck,
+};
+
+use crate::app::BuiltApp;
+use crate::log::log_without_subscriber;
+use crate::observe::server_timing;
+use crate::routing::{Found, NO_ROUTE};
+
+/// An app as a service of the engine, for programs that bind the server themselves:
+///
+/// ```
+/// use filoplume::Server;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", || "Hello!").build()?;
+/// let server = Server::builder().bind("127.0.0.1:0")?.bind("[::1]:0")?.build()?;
+/// server.spawn(app)?;
+/// server.shutdown_handle().shutdown();
+/// server.wait();
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone)]
+pub struct AppService {
+    app: Arc<BuiltApp>,
+}
+
+impl AppService {
+    pub(crate) fn new(app: BuiltApp) -> Self {
+        Self { app: Arc::new(app) }
+    }
+}
+
+impl Service for AppService {
+    #[inline]
+    fn plan(&self, request: &mut Request) -> Plan {
+        let table = &self.app.table;
+        let plan = match table.find(request.method(), request.path()) {
+            Found::Route(number) => match table.route(number) {
+                Some(route) => route.options.plan(request, number),
+                None => Plan::new(),
+            },
+            // The call answers it, behind the app's middleware. The content is not needed.
+            _ => Plan::new().streamed().route(NO_ROUTE),
+        };
+        if self.app.settings.is_development { plan.timed() } else { plan }
+    }
+
+    #[inline]
+    fn call(&self, request: Request) -> Response {
+        let Some(observer) = &self.app.settings.observer else { return self.app.answer(request) };
+        let route = request.route();
+        let counts = observer.begin_request(route);
+        let response = self.app.answer(request);
+        if let Some(counts) = counts {
+            counts.end(response.status().as_u16());
+        }
+        if response.status().is_server_error() {
+            observer.failed(route, &response);
+        }
+        response
+    }
+
+    fn started(&self, monitor: &Monitor) {
+        let _ = self.app.settings.monitor.set(monitor.clone());
+        if let Some(observer) = &self.app.settings.observer {
+            observer.started(monitor);
+        }
+    }
+
+    fn measures(&self) -> bool {
+        self.app.settings.observer.is_some()
+    }
+
+    fn answered(&self, response: &mut Response, exchange: &mut Exchange) {
+        if let Some(observer) = &self.app.settings.observer {
+            observer.keep(response, exchange);
+        }
+        if exchange.is_timed {
+            // It consists of digits and tokens.
+            let _ = response.set_header("server-timing", server_timing(&exchange.timing));
+        }
+    }
+
+    fn completed(&self, exchange: &Exchange) {
+        let Some(observer) = &self.app.settings.observer else { return };
+        if exchange.refusal.is_some() {
+            observer.refused(exchange);
+        }
+        observer.measured(exchange);
+    }
+
+    fn refused(&self, request: &Request, refused: &Refused<'_>) -> Option<Response> {
+        let mut response = self.app.refused(request, refused);
+        if let Some(observer) = &self.app.settings.observer {
+            observer.note_refusal(&mut response, || refused.because().to_string());
+        }
+        Some(response)
+    }
+
+    fn body_failed(&self, route: Option<&str>, error: &io::Error) {
+        let route = route.unwrap_or("(no route)");
+        tracing::warn!(route, %error, "the reader of a response body failed");
+        log_without_subscriber(&format!("{route}: the response was cut short: {error}"));
+    }
+
+    fn stuck(&self, stuck: &Stuck) {
+        stuck.warn();
+        log_without_subscriber(&stuck.to_string());
+    }
+
+    fn config(&self) -> Option<ServerConfig> {
+        self.app.config.clone()
+    }
+
+    fn stopping(&self) -> Option<Stopping> {
+        Some(self.app.settings.stopping.clone())
+    }
+
+    fn stopped(&self) {
+        self.app.stopped();
+    }
+
+    fn route_name(&self, route: u32) -> Option<String> {
+        if route == NO_ROUTE {
+            return Some("(no route)".to_owned());
+        }
+        let route = self.app.table.route(route)?;
+        Some(format!("{} {}", route.methods, route.pattern))
+    }
+}
+
+impl fmt::Debug for AppService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.app.fmt(f)
+    }
+}

@@ -1,0 +1,203 @@
+//! The probes of an app: what strangers see, and that nothing keeps them from being answered.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use expect_test::expect;
+use filoplume::prelude::*;
+use serde_json::{Value, json};
+
+use crate::routing::check_mistakes;
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(60);
+
+fn failing() -> Result<()> {
+    Err(Error::unavailable("the password is swordfish"))
+}
+
+/// Returns the content of a probe without the durations.
+fn content(text: &str) -> Value {
+    let mut value: Value = serde_json::from_str(text).unwrap();
+    for check in value["checks"].as_array_mut().into_iter().flatten() {
+        let took = check.as_object_mut().unwrap().remove("milliseconds").unwrap();
+        assert!(took.as_f64().unwrap() >= 0.0);
+    }
+    value
+}
+
+#[test]
+fn probes_say_which_check_fails_and_not_why() {
+    let health = Health::new()
+        .check("data\"base\n", LONG, || Ok::<(), Error>(()))
+        .check("queue", LONG, failing)
+        .optional_check("mail", LONG, failing)
+        .live_check("worker", LONG, || Ok::<(), std::io::Error>(()));
+    let client = App::new().health(health).test();
+    let ready = client.get("/ready").send();
+    ready
+        .assert_status(503)
+        .assert_header("content-type", "application/json")
+        .assert_header("cache-control", "no-store");
+    // One of the checks has not passed yet.
+    let worker = json!({"name": "worker", "status": "passed"});
+    let expected = json!({"status": "starting", "checks": [
+        {"name": "data\"base\n", "status": "passed"},
+        {"name": "queue", "status": "failed"},
+        {"name": "mail", "status": "failed", "optional": true},
+        worker,
+    ]});
+    assert_eq!(content(ready.text()), expected);
+    let live = client.get("/live").send();
+    live.assert_status(200).assert_header("content-type", "application/json");
+    assert_eq!(content(live.text()), json!({"status": "alive", "checks": [worker]}));
+}
+
+#[test]
+fn a_process_that_is_not_alive_is_not_ready() {
+    let client = App::new().health(Health::new().live_check("worker", LONG, failing)).test();
+    for path in ["/live", "/ready"] {
+        client.get(path).send().assert_status(503);
+    }
+}
+
+#[test]
+fn probes_have_the_paths_that_the_program_chose() {
+    let health = Health::new().live_path("/healthz").ready_path("/internal/readyz");
+    let client = App::new().health(health).test();
+    for (path, status) in [("/healthz", 200), ("/internal/readyz", 200), ("/live", 404)] {
+        client.get(path).send().assert_status(status);
+        client.head(path).send().assert_status(status).assert_text("");
+    }
+}
+
+#[test]
+fn health_that_is_set_up_wrongly_is_reported_at_the_start() {
+    let health = Health::new().check("a", LONG, failing).live_check("a", LONG, failing);
+    check_mistakes(
+        App::new().get("/ready", || "mine").health(health),
+        &expect![[r#"
+        the app cannot start:
+          - two health checks have the name "a"
+          - GET /ready has two handlers: health.rs:_ and health.rs:_; keep one of them
+    "#]],
+    );
+}
+
+/// Sends a request on a new connection.
+fn send(address: SocketAddr, target: &str) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
+    BufReader::new(stream)
+}
+
+fn status_of(mut response: BufReader<TcpStream>) -> u16 {
+    let mut line = String::new();
+    response.read_line(&mut line).unwrap();
+    let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+    response.read_to_string(&mut line).unwrap();
+    status
+}
+
+fn status(address: SocketAddr, target: &str) -> u16 {
+    status_of(send(address, target))
+}
+
+/// A function that sends the name of its thread when it is called, and waits for a message. It
+/// fails if the test has ended.
+struct Hanging {
+    called: mpsc::Receiver<String>,
+    release: mpsc::Sender<()>,
+}
+
+fn hanging() -> (Hanging, impl Fn() -> Result<()> + Send + Sync + 'static) {
+    let (call, called) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let released = Arc::new(Mutex::new(released));
+    let hang = move || {
+        call.send(thread::current().name().unwrap_or_default().to_owned())?;
+        Ok(released.lock().unwrap().recv_timeout(LONG)?)
+    };
+    (Hanging { called, release }, hang)
+}
+
+#[test]
+fn a_check_that_hangs_holds_up_no_loop_and_no_request() {
+    let (hanging, hang) = hanging();
+    let app = App::new()
+        .get("/", || "hi")
+        .health(Health::new().check("hanging", LONG, hang))
+        .config(ServerConfig::default().event_loops(1))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let address = app.local_addr();
+    let probe = send(address, "/ready");
+    let thread = hanging.called.recv_timeout(LONG).unwrap();
+    assert!(thread.starts_with("health-"), "{thread}");
+    for _ in 0..20 {
+        assert_eq!(status(address, "/"), 200);
+        assert_eq!(status(address, "/live"), 200);
+    }
+    hanging.release.send(()).unwrap();
+    assert_eq!(status_of(probe), 200);
+    app.shutdown();
+}
+
+#[test]
+fn probes_are_answered_while_other_requests_hold_all_threads() {
+    let (hanging, hang) = hanging();
+    let app = App::new()
+        .route("/slow", get(move || hang().map(|()| "done")).on_pool())
+        .health(Health::new().check("quick", LONG, || Ok::<(), Error>(())))
+        .config(ServerConfig::default().threads_max(1))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let address = app.local_addr();
+    let slow = send(address, "/slow");
+    hanging.called.recv_timeout(LONG).unwrap();
+    for _ in 0..5 {
+        assert_eq!(status(address, "/ready"), 200);
+        assert_eq!(status(address, "/live"), 200);
+    }
+    hanging.release.send(()).unwrap();
+    assert_eq!(status_of(slow), 200);
+    app.shutdown();
+}
+
+#[test]
+fn an_instance_whose_requests_wait_is_not_ready_if_that_is_wanted() {
+    let (hanging, hang) = hanging();
+    let app = App::new()
+        .route("/slow", get(move || hang().map(|()| "done")).on_pool())
+        .health(Health::new().overloaded_at(2))
+        .config(ServerConfig::default().threads_max(1))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let address = app.local_addr();
+    let waiting = |count| {
+        let end = Instant::now() + LONG;
+        while app.server().metrics().unwrap().waiting != count {
+            assert!(Instant::now() < end, "{count} requests do not wait");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let mut slow = vec![send(address, "/slow")];
+    hanging.called.recv_timeout(LONG).unwrap();
+    for (count, expected) in [(1, 200), (2, 503), (3, 503)] {
+        slow.push(send(address, "/slow"));
+        waiting(count);
+        assert_eq!(status(address, "/ready"), expected, "{count}");
+        assert_eq!(status(address, "/live"), 200);
+    }
+    slow.iter().for_each(|_| hanging.release.send(()).unwrap());
+    slow.into_iter().for_each(|response| assert_eq!(status_of(response), 200));
+    waiting(0);
+    assert_eq!(status(address, "/ready"), 200);
+    app.shutdown();
+}

@@ -1,0 +1,172 @@
+//! Measuring exchanges for the service: see
+//! [`Service::measures`](crate::service::Service::measures).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::Worker;
+use super::call::Told;
+use super::run::Measure;
+use crate::budget::refusal::Refusal;
+use crate::engine::connection::Connection;
+use crate::execution::policy::CallTimes;
+use crate::execution::probe::Measured;
+use crate::protocol::http::{Answered, Http, Phase};
+use crate::service::exchange::{Exchange, Ran};
+use crate::service::request::Request;
+use crate::service::response::Response;
+
+/// What is known of a call that may be measured, before it takes the request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MeasuredCall {
+    route: Option<u32>,
+    is_timed: bool,
+}
+
+impl Worker<'_> {
+    /// Called before a request waits for a thread of the pool.
+    #[inline]
+    pub(super) fn measure_queue(&mut self, connection: &mut Connection) {
+        if connection.guest.as_http().is_some_and(Http::measures) {
+            self.begin_queue(connection);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_queue(&mut self, connection: &mut Connection) {
+        self.end_written(connection);
+        let woken = self.woken();
+        if let Some(http) = connection.guest.as_http_mut() {
+            let now = Instant::now();
+            let measuring = http.measure(Phase::Turn, woken.unwrap_or(now));
+            measuring.is_complete(woken.unwrap_or(now));
+            measuring.enter(Phase::Queue, now);
+        }
+    }
+
+    /// Returns when the loop was told of what it serves now. `None` for a thread that leads no
+    /// loop: it was not busy with others.
+    fn woken(&self) -> Option<Instant> {
+        self.lead.as_ref().map(|_| self.buffers.clock.now())
+    }
+
+    /// Decides how a call is measured.
+    #[inline(always)]
+    pub(super) fn how_to_measure(
+        &mut self,
+        connection: &mut Connection,
+        request: &Request,
+        told: Option<&Told>,
+    ) -> Measure {
+        self.measured_call = MeasuredCall { route: request.route(), is_timed: false };
+        if told.is_none() && !connection.guest.as_http().is_some_and(Http::is_measured) {
+            return Measure::Sampled;
+        }
+        self.how_to_measure_cold(connection, told)
+    }
+
+    /// Ends the measurement of an earlier request, whose response waits to be written together with
+    /// this one.
+    #[cold]
+    #[inline(never)]
+    fn how_to_measure_cold(&mut self, connection: &mut Connection, told: Option<&Told>) -> Measure {
+        let is_timed = told.is_some_and(|told| told.is_timed);
+        self.measured_call.is_timed = is_timed;
+        let is_measured = connection.guest.as_http().is_some_and(Http::is_measured);
+        if is_measured {
+            self.end_written(connection);
+        }
+        if is_timed || is_measured && connection.guest.as_http().is_some_and(Http::is_measured) {
+            return Measure::Always;
+        }
+        Measure::Sampled
+    }
+
+    /// Records the times of a call that has returned, and passes its response to the service.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn called(&mut self, connection: &mut Connection, response: &mut Option<Response>) {
+        let MeasuredCall { route, is_timed } = self.measured_call;
+        let turn_began = self.buffers.clock.now();
+        let measured = self.clocks.measured.take().unwrap_or_else(|| {
+            // It has lost its loop and was no sample. It began in the turn of the loop.
+            let took = CallTimes { wall: turn_began.elapsed(), waited: None, ran: None };
+            Measured { started: turn_began, took, stands_for: 1, was_caught: true }
+        });
+        let was_inline = self.lead.is_some() || measured.was_caught;
+        let woken = if was_inline { turn_began } else { measured.started };
+        let Some(http) = connection.guest.as_http_mut() else { return };
+        let measuring = http.measure(Phase::Turn, woken);
+        measuring.is_complete(woken);
+        measuring.called(&measured);
+        let exchange = measuring.exchange_mut();
+        exchange.stands_for = measured.stands_for.max(1);
+        exchange.ran = Some(match (measured.was_caught, was_inline) {
+            (true, _) => Ran::Caught,
+            (false, true) => Ran::OnLoop,
+            (false, false) => Ran::OnPool,
+        });
+        exchange.is_timed = is_timed;
+        let response = response.get_or_insert_with(|| Response::new(500));
+        self.answered(connection, response, route, None);
+    }
+
+    /// Passes a response to the service before it is sent.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn answered(
+        &mut self,
+        connection: &mut Connection,
+        response: &mut Response,
+        route: Option<u32>,
+        refusal: Option<Refusal>,
+    ) {
+        let peer = connection.peer;
+        let Some(http) = connection.guest.as_http_mut() else { return };
+        let Some(mut measuring) = http.take_measuring() else { return };
+        let status = response.status();
+        measuring.answered(Answered { route, peer, status, refusal }, Instant::now());
+        if let Some(site) = http.site() {
+            let exchange = measuring.exchange_mut();
+            self.contained(|| site.service.answered(response, exchange));
+            exchange.status = response.status();
+        }
+        http.set_measuring(measuring);
+        self.has_measured = true;
+    }
+
+    /// Called when all output was written: ends the measurement if its response was part of it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_written(&mut self, connection: &mut Connection) {
+        self.has_measured = false;
+        let Some(http) = connection.guest.as_http_mut() else { return };
+        if let Some(mut measuring) = http.take_written() {
+            self.completed(http, measuring.end(Instant::now(), false));
+        }
+    }
+
+    /// Called when a connection ends: ends the measurement of a response that was not written to
+    /// its end.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_broken(&mut self, connection: &mut Connection) {
+        let Some(http) = connection.guest.as_http_mut() else { return };
+        if let Some(mut measuring) = http.take_begun() {
+            self.completed(http, measuring.end(Instant::now(), true));
+        }
+    }
+
+    fn completed(&self, http: &Http, exchange: &Exchange) {
+        if let Some(site) = http.site() {
+            self.contained(|| site.service.completed(exchange));
+        }
+    }
+
+    /// Runs code of the service that must not block.
+    fn contained(&self, code: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(code)).is_err() {
+            self.engine.note_panic("the measurement of a request panicked");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How long the calls of each route took, as far as it decides when a call is late.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::execution::key::ExecutionKey;
+
+/// A call is late when it has taken this many times as long as the longest one of its route before.
+const TIMES_LONGEST: u64 = 3;
+
+/// How many calls of a route must have ended before its history counts.
+const CALLS_KNOWN: u32 = 16;
+
+/// How much longer the first calls of a route may take than those of a known route. Nothing tells
+/// yet whether the route always takes that long.
+const TIMES_FIRST: u64 = 10;
+
+/// The longest calls of all routes.
+#[derive(Debug)]
+pub(super) struct History {
+    /// No call is late before this time.
+    floor_ns: u64,
+    entries: Box<[Entry]>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    longest_ns: AtomicU64,
+    /// Calls on the pool that have ended. Not counted further than [`CALLS_KNOWN`].
+    ended: AtomicU32,
+}
+
+impl History {
+    pub(super) fn new(floor: Duration) -> Self {
+        let entries = (0..ExecutionKey::COUNT).map(|_| Entry::default()).collect();
+        Self { floor_ns: nanos(floor), entries }
+    }
+
+    pub(super) fn floor_ns(&self) -> u64 {
+        self.floor_ns
+    }
+
+    /// Records a call that was not late.
+    #[inline]
+    pub(super) fn ended(&self, key: ExecutionKey, took_ns: u64) {
+        let entry = &self.entries[key.index()];
+        if entry.ended.load(Ordering::Relaxed) < CALLS_KNOWN {
+            // May exceed the bound by the number of threads.
+            entry.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        // A shorter call changes no decision.
+        if took_ns > self.floor_ns / TIMES_LONGEST {
+            entry.longest_ns.fetch_max(took_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a call that was late. It moves the bound to twice its value at most: a call that
+    /// hung for an hour must not hide the next one that hangs for a minute. A route that has become
+    /// slow for good is reported a few times only.
+    pub(super) fn ended_late(&self, key: ExecutionKey, took_ns: u64, bound_ns: u64) {
+        let most = bound_ns.saturating_mul(2).div_ceil(TIMES_LONGEST);
+        self.ended(key, took_ns.min(most));
+    }
+
+    /// Returns the time from which a call of the route is late. `calls` are the calls of the route
+    /// that this history does not know.
+    pub(super) fn bound_ns(&self, key: ExecutionKey, calls: u64) -> u64 {
+        let entry = &self.entries[key.index()];
+        let ended = u64::from(entry.ended.load(Ordering::Relaxed));
+        let is_known = ended.saturating_add(calls) >= u64::from(CALLS_KNOWN);
+        let times = if is_known { 1 } else { TIMES_FIRST };
+        let floor_ns = self.floor_ns.saturating_mul(times);
+        self.longest_ns(key).saturating_mul(TIMES_LONGEST).max(floor_ns)
+    }
+
+    /// Returns how long the longest call took, or 0 if all were too short to matter.
+    pub(super) fn longest_ns(&self, key: ExecutionKey) -> u64 {
+        self.entries[key.index()].longest_ns.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn history(calls: &[u64]) -> (History, ExecutionKey) {
+        let (history, key) = (History::new(Duration::from_secs(1)), ExecutionKey::at(7));
+        for &took_ns in calls {
+            history.ended(key, took_ns);
+        }
+        (history, key)
+    }
+
+    #[test]
+    fn the_bound_follows_the_longest_call_of_the_route() {
+        for (calls, on_loops, expected) in [
+            (vec![], 0, 10 * SECOND),
+            (vec![SECOND / 1000; 15], 0, 10 * SECOND),
+            (vec![SECOND / 1000; 16], 0, SECOND),
+            (vec![], 16, SECOND),
+            (vec![SECOND / 1000; 4], 12, SECOND),
+            (vec![2 * SECOND; 16], 0, 6 * SECOND),
+            (vec![20 * SECOND], 0, 60 * SECOND),
+            (vec![u64::MAX; 16], 0, u64::MAX),
+        ] {
+            let (history, key) = history(&calls);
+            assert_eq!(history.bound_ns(key, on_loops), expected, "{calls:?} and {on_loops}");
+            assert_eq!(history.bound_ns(ExecutionKey::at(8), 16), SECOND);
+        }
+    }
+
+    #[test]
+    fn a_call_that_hung_moves_the_bound_to_twice_its_value_at_most() {
+        let (history, key) = history(&[SECOND / 10; 16]);
+        let mut bounds = Vec::new();
+        for _ in 0..7 {
+            let bound_ns = history.bound_ns(key, 0);
+            bounds.push(bound_ns / SECOND);
+            if bound_ns < 20 * SECOND {
+                history.ended_late(key, 20 * SECOND, bound_ns);
+            }
+        }
+        // A route that takes 20 s from now on is reported five times.
+        assert_eq!(bounds, [1, 2, 4, 8, 16, 32, 32]);
+    }
+}

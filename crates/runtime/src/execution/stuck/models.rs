@@ -1,0 +1,69 @@
+//! Models of a slot and of the detector's sleep under loom: every interleaving. `README.md` in the
+//! folder above says how to run them.
+
+use std::sync::Arc;
+
+use super::slot::{Fate, ThreadSlot};
+use crate::execution::key::RouteId;
+use crate::execution::sleep::WatchdogSleep;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::thread;
+
+fn route(call: u64) -> RouteId {
+    RouteId::from_bits(call << 32)
+}
+
+/// The detector looks at a thread whose calls follow each other. What it has read belongs to the
+/// call that it claims, and the thread learns of the claim at the end of that call, not of another.
+#[test]
+fn a_claimed_call_is_the_one_that_was_read() {
+    loom::model(|| {
+        let slot = Arc::new(ThreadSlot::new(1, None));
+        // Stands for all that the detector reads of the thread, such as its request's ID.
+        let seen_of_thread = Arc::new(AtomicU64::new(0));
+        let detector = thread::spawn({
+            let (slot, of_thread) = (Arc::clone(&slot), Arc::clone(&seen_of_thread));
+            move || {
+                let seen = slot.running()?;
+                let other = of_thread.load(Ordering::Relaxed);
+                slot.claim(seen)?;
+                assert_eq!(seen.route, route(seen.since_ns), "one call wrote both");
+                assert!(other <= seen.since_ns, "a later call was read");
+                Some(seen.since_ns)
+            }
+        });
+        let mut reported = None;
+        for call in 1..=2 {
+            assert!(slot.begin(route(call), call));
+            seen_of_thread.store(call, Ordering::Relaxed);
+            if let Fate::Reported(_) = slot.end() {
+                reported = Some(call);
+            }
+        }
+        assert_eq!(detector.join().unwrap(), reported);
+    });
+}
+
+/// A call begins while the detector parks. The detector sees it, or is woken.
+#[test]
+fn the_detector_parks_and_a_call_begins() {
+    loom::model(|| {
+        let slot = Arc::new(ThreadSlot::new(1, None));
+        let sleep = Arc::new(WatchdogSleep::new());
+        let detector = thread::spawn({
+            let (slot, sleep) = (Arc::clone(&slot), Arc::clone(&sleep));
+            move || {
+                sleep.enter();
+                // Without a wake-up this is a deadlock.
+                while slot.running().is_none() {
+                    sleep.park(|| slot.running().is_none());
+                }
+            }
+        });
+        assert!(slot.begin(route(1), 1));
+        // As `Calls::begin` does.
+        fence(Ordering::SeqCst);
+        sleep.wake();
+        detector.join().unwrap();
+    });
+}

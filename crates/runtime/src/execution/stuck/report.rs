@@ -1,0 +1,130 @@
+//! What is reported about a call that does not return.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::wait::Wait;
+
+/// A call that has been running for longer than its route ever did, or that has ended after it was
+/// reported. Given to [`Service::stuck`](crate::Service::stuck).
+///
+/// It displays as one line for people.
+///
+/// ```
+/// use filoplume_runtime::Stuck;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// static STUCK: AtomicUsize = AtomicUsize::new(0);
+///
+/// /// Counts the handlers that are stuck at the moment.
+/// fn count(stuck: &Stuck) {
+///     if stuck.has_ended {
+///         STUCK.fetch_sub(1, Ordering::Relaxed);
+///     } else {
+///         STUCK.fetch_add(1, Ordering::Relaxed);
+///         eprintln!("{stuck}");
+///     }
+/// }
+/// # let _ = count;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stuck {
+    /// The number of the report. The end of a call has the number of its first report.
+    pub number: u64,
+    /// The name of the route, as in [`RouteMetrics::name`](crate::RouteMetrics::name).
+    pub route: Option<String>,
+    /// The ID of the request, if it was [noted](crate::note_request_id).
+    pub request_id: Option<String>,
+    /// How long the call has been running, or how long it took in all. For a call that began on an
+    /// event loop up to 3 ms too short.
+    pub running: Duration,
+    /// How long the longest call of the route took before. Zero if all were short, or there was
+    /// none.
+    pub longest: Duration,
+    /// Whether the call has returned.
+    pub has_ended: bool,
+    /// What the thread waits for. `None` at the end.
+    pub wait: Option<Wait>,
+    /// The name of the thread.
+    pub thread: Option<String>,
+    /// Functions that the thread may be in, innermost first. Only on Linux on x86-64 with the
+    /// feature `stacks`, if the program has its symbols, and not at the end or while the thread
+    /// computes. Single functions may be missing or wrong, where the tables for unwinding do not
+    /// suffice.
+    pub frames: Vec<String>,
+    /// How many other calls of the route are late at the same time. They are not reported on their
+    /// own.
+    pub alike: usize,
+    /// How many late calls were not reported before this one, because there were too many reports.
+    pub unreported: u64,
+}
+
+impl Stuck {
+    /// Writes a warning to the log, as [`Service::stuck`](crate::Service::stuck) does by default.
+    ///
+    /// ```
+    /// # fn report(stuck: &filoplume_runtime::Stuck) {
+    /// stuck.warn();
+    /// # }
+    /// ```
+    pub fn warn(&self) {
+        tracing::warn!(
+            number = self.number,
+            route = self.route,
+            request_id = self.request_id,
+            running = ?self.running,
+            has_ended = self.has_ended,
+            "{self}"
+        );
+    }
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let route = self.route.as_deref().unwrap_or("(a route without a name)");
+        let time = Time(self.running);
+        if self.has_ended {
+            write!(f, "{route}: no longer stuck (#{}): it took {time}", self.number)?;
+        } else {
+            write!(f, "{route}: stuck (#{}): it has been running for {time}", self.number)?;
+            if self.longest.is_zero() {
+                f.write_str(", longer than ever")?;
+            } else {
+                write!(f, ", longer than ever ({})", Time(self.longest))?;
+            }
+        }
+        if let Some(wait) = &self.wait {
+            write!(f, ", and {wait}")?;
+        }
+        if let Some(id) = &self.request_id {
+            write!(f, "; request {id}")?;
+        }
+        if let Some(thread) = self.thread.as_ref().filter(|_| !self.has_ended) {
+            write!(f, "; thread {thread}")?;
+        }
+        if self.alike > 0 {
+            write!(f, "; {} more of its calls are late", self.alike)?;
+        }
+        if self.unreported > 0 {
+            write!(f, "; {} late calls before were not reported", self.unreported)?;
+        }
+        if !self.frames.is_empty() {
+            write!(f, "; possibly in {}", self.frames.join(" < "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A time as people read it.
+struct Time(Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs_f64() {
+            seconds if seconds < 1.0 => write!(f, "{:.0} ms", seconds * 1e3),
+            seconds if seconds < 100.0 => write!(f, "{seconds:.1} s"),
+            seconds => write!(f, "{seconds:.0} s"),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The call that a thread runs, as other threads see it.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::execution::key::RouteId;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Longest request ID that is kept. A W3C `traceparent` has 55 characters.
+const ID_BYTES_MAX: usize = 64;
+
+const WORDS: usize = ID_BYTES_MAX / 8;
+
+/// The phase of a call, in the lowest bits of [`ThreadSlot::state`]. The other bits number the
+/// calls.
+const PHASE: u64 = 3;
+const IDLE: u64 = 0;
+const RUNNING: u64 = 1;
+/// The detector has reported the call.
+const REPORTED: u64 = 2;
+/// The detector has counted the call in the report of another one.
+const COUNTED: u64 = 3;
+
+thread_local! {
+    static CURRENT: OnceCell<Arc<ThreadSlot>> = const { OnceCell::new() };
+}
+
+/// What a thread does, for the detector. Only that thread writes it, with one exception: the
+/// detector changes the phase of a running call.
+pub(crate) struct ThreadSlot {
+    /// Tells slots apart.
+    pub(super) number: usize,
+    /// The system's ID of the thread, or 0.
+    pub(super) thread: u32,
+    pub(super) thread_name: Option<String>,
+    /// The registry that knows the slot. Only the thread itself uses it.
+    pub(super) registry: AtomicUsize,
+    state: AtomicU64,
+    route: AtomicU64,
+    /// On the clock of the registry.
+    since_ns: AtomicU64,
+    id: IdCell,
+}
+
+/// A running call, as the detector has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    state: u64,
+    pub(super) route: RouteId,
+    pub(super) since_ns: u64,
+}
+
+/// How the detector has treated a call that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Unnoticed,
+    /// It was reported. The number tells it from other calls of the thread.
+    Reported(u64),
+    Counted,
+}
+
+impl ThreadSlot {
+    pub(super) fn new(thread: u32, thread_name: Option<String>) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        Self {
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            thread,
+            thread_name,
+            registry: AtomicUsize::new(0),
+            state: AtomicU64::new(IDLE),
+            route: AtomicU64::new(0),
+            since_ns: AtomicU64::new(0),
+            id: IdCell::new(),
+        }
+    }
+
+    /// Returns the slot of the current thread.
+    pub(crate) fn of_this_thread(thread: impl FnOnce() -> u32) -> Arc<Self> {
+        CURRENT.with(|current| {
+            let new = || {
+                let name = std::thread::current().name().map(str::to_owned);
+                Arc::new(Self::new(thread(), name))
+            };
+            Arc::clone(current.get_or_init(new))
+        })
+    }
+
+    /// Records that a call begins on this thread. Returns `false` if one is running already: a
+    /// handler may serve another server's connection on its own thread. The inner call then has no
+    /// [`end`](Self::end).
+    pub(super) fn begin(&self, route: RouteId, since_ns: u64) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & PHASE != IDLE {
+            return false;
+        }
+        self.route.store(route.to_bits(), Ordering::Relaxed);
+        self.since_ns.store(since_ns, Ordering::Relaxed);
+        // Release: who sees the number of the call sees its route and its start.
+        self.state.store(state.wrapping_add(PHASE + 1) | RUNNING, Ordering::Release);
+        true
+    }
+
+    /// Records that the call has ended.
+    pub(super) fn end(&self) -> Fate {
+        // The number stays until the next call. Acquire: the next call's route must not be visible
+        // to a detector that has claimed this call.
+        let state = self.state.fetch_and(!PHASE, Ordering::AcqRel);
+        match state & PHASE {
+            REPORTED => Fate::Reported(state & !PHASE),
+            COUNTED => Fate::Counted,
+            _ => Fate::Unnoticed,
+        }
+    }
+
+    /// Returns the running call, unless it was reported or counted.
+    pub(super) fn running(&self) -> Option<Seen> {
+        let state = self.state.load(Ordering::Acquire);
+        if state & PHASE != RUNNING {
+            return None;
+        }
+        let route = RouteId::from_bits(self.route.load(Ordering::Relaxed));
+        Some(Seen { state, route, since_ns: self.since_ns.load(Ordering::Relaxed) })
+    }
+
+    /// Marks a call as reported. Returns its number, or `None` if it is no longer running. All that
+    /// was read of this slot and of its thread since [`running`](Self::running) belongs to the call
+    /// if this succeeds.
+    pub(super) fn claim(&self, seen: Seen) -> Option<u64> {
+        self.set_phase(seen, REPORTED).then_some(seen.state & !PHASE)
+    }
+
+    /// Marks a call as counted in the report of another one. Returns whether it is still running.
+    pub(super) fn count(&self, seen: Seen) -> bool {
+        self.set_phase(seen, COUNTED)
+    }
+
+    fn set_phase(&self, seen: Seen, phase: u64) -> bool {
+        let new = (seen.state & !PHASE) | phase;
+        // Release, for `end`: if the call is claimed, the next one begins after the reads before.
+        self.state.compare_exchange(seen.state, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns the ID of the request that the thread answers, if it was noted.
+    pub(super) fn request_id(&self) -> Option<String> {
+        self.id.read()
+    }
+}
+
+impl fmt::Debug for ThreadSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadSlot").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}
+
+/// A short text that one thread writes and others read. A reader that meets a change reads nothing.
+struct IdCell {
+    /// Odd while the text changes.
+    version: AtomicU64,
+    length: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+impl IdCell {
+    fn new() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    fn write(&self, id: &str) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        let id = id.as_bytes();
+        let id = id.get(..ID_BYTES_MAX).unwrap_or(id);
+        for (word, part) in self.words.iter().zip(id.chunks(8)) {
+            let mut bytes = [0; 8];
+            bytes[..part.len()].copy_from_slice(part);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        self.length.store(id.len() as u64, Ordering::Relaxed);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.length.store(0, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Option<String> {
+        let version = self.version.load(Ordering::Acquire);
+        let length = usize::try_from(self.length.load(Ordering::Relaxed)).ok()?;
+        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).take(length).collect();
+        fence(Ordering::Acquire);
+        let is_whole = version % 2 == 0 && version == self.version.load(Ordering::Relaxed);
+        let id = String::from_utf8(bytes).ok().filter(|id| !id.is_empty());
+        id.filter(|_| is_whole)
+    }
+}
+
+/// Names the request that the current thread answers, until the result is dropped:
+/// [`Stuck::request_id`](crate::Stuck::request_id) shows the name if the call does not return. It
+/// is for frameworks that give IDs to requests. At most 64 bytes are kept. On a thread that serves
+/// no requests it does nothing. It costs some ten stores.
+///
+/// ```
+/// use filoplume_runtime::{Request, Response, note_request_id};
+///
+/// fn answer(request: Request) -> Response {
+///     let _id = note_request_id(request.header("x-request-id").unwrap_or_default());
+///     Response::from("Hello!")
+/// }
+/// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(answer);
+/// ```
+pub fn note_request_id(id: &str) -> NotedRequestId {
+    CURRENT.with(|current| {
+        if let Some(slot) = current.get() {
+            slot.id.write(id);
+        }
+    });
+    NotedRequestId { of_this_thread: PhantomData }
+}
+
+/// The name of the current request, until it is dropped. Returned by [`note_request_id`].
+///
+/// ```
+/// let id = filoplume_runtime::note_request_id("17");
+/// drop(id);
+/// ```
+#[derive(Debug)]
+#[must_use = "the name is removed when this is dropped"]
+pub struct NotedRequestId {
+    /// Not `Send`: the name belongs to the thread.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for NotedRequestId {
+    fn drop(&mut self) {
+        let _ = CURRENT.try_with(|current| {
+            if let Some(slot) = current.get() {
+                slot.id.clear();
+            }
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn route(number: u32) -> RouteId {
+        RouteId::from_bits(u64::from(number) << 32)
+    }
+
+    #[test]
+    fn a_call_is_claimed_once_and_only_while_it_runs() {
+        let slot = ThreadSlot::new(1, None);
+        assert_eq!(slot.running(), None);
+        assert!(slot.begin(route(1), 10));
+        let first = slot.running().unwrap();
+        assert_eq!((first.route, first.since_ns), (route(1), 10));
+        let number = slot.claim(first).unwrap();
+        assert_eq!(slot.claim(first), None);
+        assert_eq!(slot.running(), None, "a call that was reported is not reported again");
+        assert_eq!(slot.end(), Fate::Reported(number));
+
+        assert!(slot.begin(route(2), 20));
+        let second = slot.running().unwrap();
+        assert!(slot.count(second));
+        assert_eq!(slot.end(), Fate::Counted);
+
+        assert!(slot.begin(route(3), 30));
+        let third = slot.running().unwrap();
+        assert_eq!(slot.end(), Fate::Unnoticed);
+        assert_eq!(slot.claim(third), None);
+    }
+
+    #[test]
+    fn a_later_call_of_the_thread_is_not_taken_for_the_one_that_was_seen() {
+        let slot = ThreadSlot::new(1, None);
+        assert!(slot.begin(route(1), 10));
+        let seen = slot.running().unwrap();
+        slot.end();
+        // The same route, at the same time.
+        assert!(slot.begin(route(1), 10));
+        assert_eq!(slot.claim(seen), None);
+        assert!(!slot.count(seen));
+        assert_eq!(slot.end(), Fate::Unnoticed);
+    }
+
+    #[test]
+    fn a_call_within_a_call_leaves_the_outer_one_in_its_slot() {
+        let slot = ThreadSlot::new(1, None);
+        assert!(slot.begin(route(1), 10));
+        assert!(!slot.begin(route(2), 20));
+        assert_eq!(slot.running().unwrap().route, route(1));
+    }
+
+    #[test]
+    fn an_id_is_kept_until_its_guard_is_dropped() {
+        let slot = ThreadSlot::of_this_thread(|| 1);
+        for (id, expected) in [
+            ("17", "17"),
+            ("0123456789abcdef", "0123456789abcdef"),
+            (&*"x".repeat(64), &*"x".repeat(64)),
+            (&*"y".repeat(65), &*"y".repeat(64)),
+        ] {
+            let noted = note_request_id(id);
+            assert_eq!(slot.request_id().as_deref(), Some(expected));
+            drop(noted);
+            assert_eq!(slot.request_id(), None);
+        }
+        // Cut within a character.
+        let _noted = note_request_id(&"ä".repeat(33).replacen('ä', "a", 1));
+        assert_eq!(slot.request_id(), None);
+    }
+}

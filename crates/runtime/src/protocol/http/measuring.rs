@@ -1,0 +1,221 @@
+//! Measuring one exchange: which phase it is in, and how long the earlier ones took.
+//!
+//! A request that waits for anything is measured from the moment it begins to wait: for the rest of
+//! its bytes, for a thread, or in its handler. The others are measured by samples, which begin when
+//! the handler is called.
+
+use std::time::Instant;
+
+use http::StatusCode;
+
+use super::{Http, Stage};
+use crate::budget::refusal::Refusal;
+use crate::execution::probe::Measured;
+use crate::service::exchange::{Exchange, Timing};
+use crate::transport::Peer;
+
+/// An exchange that is being measured.
+#[derive(Debug)]
+pub(crate) struct Measuring {
+    phase: Phase,
+    /// When the phase began.
+    since: Instant,
+    exchange: Exchange,
+}
+
+/// The phases of an exchange that are measured as they pass. The handler reports its own times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Head,
+    Content,
+    Turn,
+    Queue,
+    Handler,
+    Write,
+}
+
+impl Measuring {
+    pub(crate) fn begin(phase: Phase, since: Instant) -> Self {
+        let exchange = Exchange {
+            route: None,
+            status: StatusCode::OK,
+            peer: Peer::Unix,
+            timing: Timing::default(),
+            stands_for: 1,
+            is_timed: false,
+            ran: None,
+            refusal: None,
+            is_broken: false,
+            note: None,
+        };
+        Self { phase, since, exchange }
+    }
+
+    /// Ends the current phase and begins the next one.
+    pub(crate) fn enter(&mut self, next: Phase, now: Instant) {
+        let timing = &mut self.exchange.timing;
+        let phase = match self.phase {
+            Phase::Head => &mut timing.head,
+            Phase::Content => &mut timing.content,
+            Phase::Turn => &mut timing.turn,
+            Phase::Queue => &mut timing.queue,
+            Phase::Handler => &mut timing.waiting,
+            Phase::Write => &mut timing.write,
+        };
+        *phase += now.saturating_duration_since(self.since);
+        self.phase = next;
+        self.since = self.since.max(now);
+    }
+
+    /// The request is complete, and its loop was told so at `woken`.
+    pub(crate) fn is_complete(&mut self, woken: Instant) {
+        if matches!(self.phase, Phase::Head | Phase::Content) {
+            self.enter(Phase::Turn, woken);
+        }
+    }
+
+    /// The handler was called and has returned.
+    pub(crate) fn called(&mut self, measured: &Measured) {
+        self.enter(Phase::Handler, measured.started);
+        let took = measured.took;
+        let computing = took.ran.unwrap_or(took.wall).min(took.wall);
+        let timing = &mut self.exchange.timing;
+        timing.computing = computing;
+        timing.waiting = took.wall.saturating_sub(computing);
+        self.phase = Phase::Write;
+        self.since = self.since.max(measured.started) + took.wall;
+    }
+
+    pub(crate) fn exchange_mut(&mut self) -> &mut Exchange {
+        &mut self.exchange
+    }
+
+    /// Returns the exchange when its response was written, or will not be written any more.
+    pub(crate) fn end(&mut self, now: Instant, is_broken: bool) -> &Exchange {
+        self.enter(Phase::Write, now);
+        self.exchange.is_broken = is_broken;
+        &self.exchange
+    }
+}
+
+impl Http {
+    /// Returns whether the current exchange is being measured.
+    #[inline(always)]
+    pub(crate) fn is_measured(&self) -> bool {
+        self.measuring.is_some()
+    }
+
+    pub(crate) fn take_measuring(&mut self) -> Option<Box<Measuring>> {
+        self.measuring.take()
+    }
+
+    pub(crate) fn set_measuring(&mut self, measuring: Box<Measuring>) {
+        self.measuring = Some(measuring);
+    }
+
+    /// Returns whether the service wants measurements.
+    #[inline]
+    pub(crate) fn measures(&self) -> bool {
+        self.site().is_some_and(|site| site.measures)
+    }
+
+    /// Returns the measurement of the current exchange. Begins one if there is none.
+    pub(crate) fn measure(&mut self, phase: Phase, since: Instant) -> &mut Measuring {
+        self.measuring.get_or_insert_with(|| Box::new(Measuring::begin(phase, since)))
+    }
+
+    /// Called when the request is not complete and the connection waits for the rest of it.
+    pub(super) fn measure_wait(&mut self, phase: Phase, now: Instant) {
+        if !self.measures() {
+            return;
+        }
+        match &mut self.measuring {
+            Some(measuring) if measuring.phase == phase => {}
+            // The content follows its head.
+            Some(measuring) if measuring.phase == Phase::Head => measuring.enter(phase, now),
+            Some(_) => {}
+            None => self.measuring = Some(Box::new(Measuring::begin(phase, now))),
+        }
+    }
+
+    /// Takes the measurement if its response has been encoded to its end, or ends with the
+    /// connection.
+    pub(crate) fn take_written(&mut self) -> Option<Box<Measuring>> {
+        let is_written = !matches!(self.stage, Stage::Receiving(_) | Stage::Sending(_));
+        self.measuring.take_if(|measuring| is_written && measuring.phase == Phase::Write)
+    }
+
+    /// Takes the measurement of an exchange whose response has begun. Drops that of a request
+    /// without a response.
+    pub(crate) fn take_begun(&mut self) -> Option<Box<Measuring>> {
+        self.measuring.take().filter(|measuring| measuring.phase == Phase::Write)
+    }
+}
+
+/// Describes a response for the measurement.
+#[derive(Clone, Copy)]
+pub(crate) struct Answered {
+    pub(crate) route: Option<u32>,
+    pub(crate) peer: Peer,
+    pub(crate) status: StatusCode,
+    pub(crate) refusal: Option<Refusal>,
+}
+
+impl Measuring {
+    /// The response is known, and is going to be written.
+    pub(crate) fn answered(&mut self, answered: Answered, now: Instant) {
+        let Answered { route, peer, status, refusal } = answered;
+        if self.phase != Phase::Write {
+            // It is refused without a call.
+            self.enter(Phase::Write, now);
+        }
+        let exchange = &mut self.exchange;
+        (exchange.route, exchange.peer, exchange.status) = (route, peer, status);
+        exchange.refusal = refusal;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::execution::policy::CallTimes;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn each_phase_gets_the_time_between_two_changes() {
+        let start = Instant::now();
+        let at = |ms: u32| start + MS * ms;
+        let mut measuring = Measuring::begin(Phase::Head, at(0));
+        measuring.enter(Phase::Content, at(1));
+        measuring.is_complete(at(3));
+        measuring.enter(Phase::Queue, at(7));
+        let took = CallTimes { wall: MS * 48, waited: None, ran: Some(MS * 16) };
+        measuring.called(&Measured { started: at(15), took, stands_for: 1, was_caught: false });
+        let exchange = measuring.end(at(15 + 48 + 64), false);
+        let expected = Timing {
+            head: MS,
+            content: MS * 2,
+            turn: MS * 4,
+            queue: MS * 8,
+            computing: MS * 16,
+            waiting: MS * 32,
+            write: MS * 64,
+        };
+        assert_eq!(exchange.timing, expected);
+        assert_eq!(exchange.timing.total(), at(127) - at(0));
+    }
+
+    #[test]
+    fn a_clock_that_was_read_earlier_makes_no_phase_negative() {
+        let start = Instant::now();
+        let mut measuring = Measuring::begin(Phase::Turn, start + MS);
+        measuring.enter(Phase::Queue, start);
+        measuring.enter(Phase::Handler, start + MS * 2);
+        let exchange = measuring.end(start + MS * 2, true);
+        assert_eq!((exchange.timing.turn, exchange.timing.queue), (Duration::ZERO, MS));
+        assert!(exchange.is_broken);
+    }
+}

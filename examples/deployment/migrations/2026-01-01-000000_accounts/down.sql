@@ -1,0 +1,3 @@
+DROP TABLE files;
+DROP TABLE notes;
+DROP TABLE users;

@@ -1,0 +1,184 @@
+//! PostgreSQL: a pool of connections, the migrations, and a transaction per request.
+
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
+use diesel::pg::PgConnection;
+use diesel::r2d2::{ConnectionManager, Pool, PooledConnection};
+use diesel::{Connection, QueryResult, RunQueryDsl, sql_query};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use filoplume::prelude::*;
+use filoplume::routing::RouteOptions;
+use filoplume::{Context, FromRequest, Permits, Result};
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
+
+/// The connections of one instance. All instances together must stay below `max_connections` of the
+/// server, which is 100 by default.
+const CONNECTIONS: u32 = 16;
+
+/// How long a request waits for a connection. Requests of most routes have a permit and do not
+/// wait here.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The number of the lock under which migrations run. Any number will do that no other program uses
+/// in this database.
+const MIGRATION_LOCK: i64 = 7_305_441_170;
+
+type Pooled = PooledConnection<ConnectionManager<PgConnection>>;
+
+/// The database. Clones share one pool.
+#[derive(Clone)]
+pub(crate) struct Database {
+    url: Arc<str>,
+    pool: Pool<ConnectionManager<PgConnection>>,
+    permits: Permits,
+}
+
+impl Database {
+    /// Connects to the database.
+    pub(crate) fn open(url: &str) -> Result<Self> {
+        let pool = Pool::builder()
+            .max_size(CONNECTIONS)
+            .min_idle(Some(1))
+            .connection_timeout(CONNECTION_TIMEOUT)
+            .build(ConnectionManager::new(url))?;
+        let permits = Permits::new("database", CONNECTIONS as usize);
+        Ok(Self { url: url.into(), pool, permits })
+    }
+
+    /// Returns a permit for each connection, so that requests wait for one without a thread.
+    pub(crate) fn permits(&self) -> &Permits {
+        &self.permits
+    }
+
+    /// Runs the migrations that are missing. Only one instance does that at a time: the others wait
+    /// and then find nothing to do.
+    pub(crate) fn migrate(&self) -> Result<()> {
+        // The lock belongs to this connection, and ends with it if this process dies.
+        let mut connection = PgConnection::establish(&self.url)?;
+        connection.batch_execute(&format!("SELECT pg_advisory_lock({MIGRATION_LOCK})"))?;
+        connection.run_pending_migrations(MIGRATIONS).map_err(Error::internal)?;
+        Ok(())
+    }
+
+    /// Checks that the server answers, on a connection of its own: those of the pool may all be in
+    /// use.
+    pub(crate) fn ping(&self) -> Result<()> {
+        sql_query("SELECT 1").execute(&mut PgConnection::establish(&self.url)?)?;
+        Ok(())
+    }
+}
+
+/// Middleware that gives each request a [`Transaction`]. It is committed if the handler succeeds,
+/// before the response is sent, and rolled back otherwise.
+pub(crate) struct Transactions(Database);
+
+impl Transactions {
+    pub(crate) fn new(database: Database) -> Self {
+        Self(database)
+    }
+}
+
+impl Middleware for Transactions {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let transaction = Transaction(Arc::new(Mutex::new(Inner {
+            database: self.0.clone(),
+            begun: None,
+            after_commit: Vec::new(),
+        })));
+        request.extensions_mut().insert(transaction.clone());
+        // A panic of the handler is a response with the status 500.
+        let response = next.run(request);
+        if response.status().as_u16() < 400 {
+            transaction.commit()?;
+        }
+        // Otherwise it is rolled back when it is dropped.
+        Ok(response)
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        options.provide::<Transaction>();
+    }
+}
+
+/// The transaction of a request, as a parameter of its handler. It begins with the first query, so
+/// that a slow content does not keep it open.
+#[derive(Clone)]
+pub(crate) struct Transaction(Arc<Mutex<Inner>>);
+
+struct Inner {
+    database: Database,
+    begun: Option<Pooled>,
+    after_commit: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Transaction {
+    /// Runs queries in the transaction.
+    pub(crate) fn run<T>(
+        &self,
+        queries: impl FnOnce(&mut PgConnection) -> QueryResult<T>,
+    ) -> Result<T> {
+        let mut inner = self.lock();
+        let connection = match inner.begun.take() {
+            Some(connection) => connection,
+            None => {
+                let busy = |error| Error::unavailable("the database is busy").with_source(error);
+                let mut connection = inner.database.pool.get().map_err(busy)?;
+                AnsiTransactionManager::begin_transaction(&mut *connection)?;
+                connection
+            }
+        };
+        Ok(queries(inner.begun.insert(connection))?)
+    }
+
+    /// Calls a closure when the transaction is committed: for what others must not learn before.
+    pub(crate) fn after_commit(&self, call: impl FnOnce() + Send + 'static) {
+        self.lock().after_commit.push(Box::new(call));
+    }
+
+    fn commit(&self) -> Result<()> {
+        let mut inner = self.lock();
+        if let Some(mut connection) = inner.begun.take() {
+            AnsiTransactionManager::commit_transaction(&mut *connection)?;
+        }
+        let calls = mem::take(&mut inner.after_commit);
+        drop(inner);
+        calls.into_iter().for_each(|call| call());
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(mut connection) = self.begun.take() {
+            // A connection that cannot do it is broken, and the pool replaces it.
+            let _ = AnsiTransactionManager::rollback_transaction(&mut *connection);
+        }
+    }
+}
+
+impl FromRequest for Transaction {
+    type Rejection = Error;
+
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+        request.extensions().get().cloned().ok_or_else(|| Error::internal("no transactions here"))
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require::<Self>("it takes a `Transaction`: add `.with(Transactions::new(..))`");
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,125 @@
+//! A whole app as it runs in production: two instances behind haproxy that share PostgreSQL, Redis
+//! and a folder. README.md says how to start it, and what happens when a part of it is away.
+//!
+//! - `database` has the pool, the migrations, and a transaction per request.
+//! - `accounts`, `notes`, `uploads` and `pages` are the app.
+//! - `stack` starts everything on this machine, for `deployment up` and for the tests.
+
+mod accounts;
+mod database;
+mod notes;
+mod pages;
+mod schema;
+pub mod stack;
+mod uploads;
+
+use std::env;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use filoplume::instances::RedisChannel;
+use filoplume::middleware::{Logger, RateLimit, RequestIds, SecurityHeaders, Sessions};
+use filoplume::prelude::*;
+use filoplume::session::RedisStore;
+use filoplume::sse::Hub;
+use filoplume::{Key, Result};
+
+use self::database::{Database, Transactions};
+use self::uploads::Folder;
+
+/// The requests per second of each client to the API, on all instances together.
+pub const API_RATE: u32 = 50;
+
+/// Redis answers in less than a millisecond. A page that needs a session fails after this time.
+const REDIS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What an instance is told by its environment.
+#[derive(Debug)]
+pub struct Settings {
+    /// The name of the instance, which the response header `x-instance` has.
+    pub name: String,
+    /// `DATABASE_URL`
+    pub database: String,
+    /// `REDIS_URL`
+    pub redis: String,
+    /// `UPLOADS`: the folder with the uploads, which all instances share.
+    pub uploads: PathBuf,
+    /// `LAME_DUCK_MILLISECONDS`: how long the instance answers after SIGTERM, so that haproxy
+    /// learns of it.
+    pub lame_duck: Duration,
+}
+
+impl Settings {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    ///
+    /// If a variable is missing or invalid.
+    pub fn from_environment() -> Result<Self> {
+        let read = |name: &'static str| {
+            env::var(name).map_err(|_| Error::bad_request(format!("set the variable {name}")))
+        };
+        Ok(Self {
+            name: read("INSTANCE")?,
+            database: read("DATABASE_URL")?,
+            redis: read("REDIS_URL")?,
+            uploads: read("UPLOADS")?.into(),
+            lame_duck: Duration::from_millis(read("LAME_DUCK_MILLISECONDS")?.parse()?),
+        })
+    }
+}
+
+/// Serves an instance until SIGTERM. The key of the sessions is in `SECRET_KEY`.
+///
+/// # Errors
+///
+/// If the database or Redis is away, a migration fails, or the address cannot be bound.
+pub fn serve(address: &str, settings: Settings) -> Result<()> {
+    app(settings, Key::from_env("SECRET_KEY")?)?.listen(address)
+}
+
+fn app(settings: Settings, key: Key) -> Result<App> {
+    let Settings { name, database, redis, uploads, lame_duck } = settings;
+    let database = Database::open(&database)?;
+    database.migrate()?;
+    let hub = Hub::new().replay(100).joined(&RedisChannel::new(&redis, "deployment-feed")?);
+    let store = RedisStore::connect(&redis)?.timeout(REDIS_TIMEOUT);
+    // haproxy speaks HTTP here. With TLS on its side, leave `secure` out.
+    let sessions = Sessions::new(store, key).secure(false);
+    let limit = RateLimit::per_second(API_RATE).name("api").redis(&*redis);
+    let api = accounts::router()
+        .merge(notes::router())
+        .with(database.permits().clone())
+        // Requests that wait for slow uploads must not hold the permits of the database.
+        .merge(uploads::router(Folder::open(uploads)?))
+        .with(Transactions::new(database.clone()))
+        .with(limit);
+    let pages =
+        pages::router().with(database.permits().clone()).with(Transactions::new(database.clone()));
+    let ping = {
+        let database = database.clone();
+        move || database.ping()
+    };
+    // Both are shared by all instances. If they were required, no instance would be ready without
+    // them, and clients would see the error page of haproxy in place of ours.
+    let health = Health::new().optional_check("database", Duration::from_secs(1), ping);
+    Ok(App::new()
+        .merge(pages)
+        .nest("/api", api)
+        .get("/feed", notes::feed)
+        .state(hub)
+        .state(pages::templates()?)
+        .health(health)
+        .metrics("/metrics")
+        .with(RequestIds::new())
+        .with(Logger::new())
+        .with(move |request: Request, next: Next| {
+            let mut response = next.run(request);
+            response.set_header("x-instance", &name)?;
+            Ok::<_, Error>(response)
+        })
+        .with(SecurityHeaders::new())
+        .with(sessions)
+        .trust_proxies(["127.0.0.1"])
+        .config(ServerConfig::behind_proxy().lame_duck(lame_duck)))
+}

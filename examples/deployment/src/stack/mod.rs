@@ -1,0 +1,379 @@
+//! Everything that the app needs, as processes of this machine: PostgreSQL, Redis, two instances,
+//! haproxy, and Prometheus if it is installed. They listen on loopback only, keep their data and
+//! logs in one folder, and end when the stack is dropped.
+
+mod config;
+mod process;
+
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use filoplume::{Error, Result};
+
+use self::process::{Owner, Process, postgres_folder};
+
+/// How often haproxy asks an instance whether it is ready, and after how many refusals it sends no
+/// more requests to it.
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+pub const FALL: u32 = 2;
+
+/// Several times longer than haproxy needs to learn that an instance stops.
+pub const LAME_DUCK: Duration = Duration::from_secs(2);
+
+/// How long a process may take to start or to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const NAMES: [&str; 2] = ["first", "second"];
+
+/// What to start, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    folder: PathBuf,
+    program: PathBuf,
+    port: u16,
+    lame_duck: Duration,
+}
+
+impl Options {
+    /// Data in `folder`, instances of `program`, and haproxy on any free port.
+    pub fn new(folder: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
+        let (folder, program) = (folder.into(), program.into());
+        Self { folder, program, port: 0, lame_duck: LAME_DUCK }
+    }
+
+    /// Sets the port of haproxy.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Sets how long an instance answers after SIGTERM.
+    #[must_use]
+    pub fn lame_duck(mut self, time: Duration) -> Self {
+        self.lame_duck = time;
+        self
+    }
+}
+
+/// The running processes, and the addresses at which they listen.
+#[derive(Debug)]
+pub struct Stack {
+    // They end in this order.
+    prometheus: Option<Process>,
+    _balancer: Process,
+    instances: [Option<Process>; 2],
+    redis: Process,
+    _postgres: Process,
+    options: Options,
+    addresses: Addresses,
+    key: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    balancer: SocketAddr,
+    instances: [SocketAddr; 2],
+    redis: SocketAddr,
+    postgres: SocketAddr,
+    prometheus: SocketAddr,
+}
+
+impl Stack {
+    /// Returns the first program that is needed and not installed.
+    pub fn missing() -> Option<&'static str> {
+        let is_missing = |program: &str| Command::new(program).arg("-v").output().is_err();
+        if postgres_folder().is_none() {
+            return Some("postgresql");
+        }
+        ["redis-server", "haproxy", "setpriv"].into_iter().find(|program| is_missing(program))
+    }
+
+    /// Starts everything, and returns when haproxy has found both instances ready.
+    ///
+    /// # Errors
+    ///
+    /// If a program is missing or does not start. The error names its log.
+    pub fn start(options: &Options) -> Result<Self> {
+        let folder = prepare(&options.folder)?;
+        let options = Options { folder, ..options.clone() };
+        let addresses = Addresses {
+            balancer: address(options.port)?,
+            instances: [address(0)?, address(0)?],
+            redis: address(0)?,
+            postgres: address(0)?,
+            prometheus: address(0)?,
+        };
+        let postgres = start_postgres(&options.folder, addresses.postgres)?;
+        let redis = start_redis(&options.folder, addresses.redis)?;
+        let key = secret_key(&options.folder)?;
+        let [first, second] = [0, 1].map(|index| instance(&options, &addresses, &key, index));
+        let instances = [Some(first?), Some(second?)];
+        let balancer = start_balancer(&options.folder, &addresses)?;
+        let prometheus = start_prometheus(&options.folder, &addresses)?;
+        let mut stack = Self {
+            prometheus,
+            _balancer: balancer,
+            instances,
+            redis,
+            _postgres: postgres,
+            options,
+            addresses,
+            key,
+        };
+        for index in 0..2 {
+            stack.wait_until_ready(index)?;
+        }
+        Ok(stack)
+    }
+
+    /// Returns the address of haproxy.
+    pub fn address(&self) -> SocketAddr {
+        self.addresses.balancer
+    }
+
+    /// Returns the names and addresses of the others.
+    pub fn others(&self) -> Vec<(&'static str, String)> {
+        let Addresses { instances: [first, second], redis, .. } = self.addresses;
+        let mut others = vec![
+            (NAMES[0], format!("http://{first}")),
+            (NAMES[1], format!("http://{second}")),
+            ("PostgreSQL", self.database()),
+            ("Redis", format!("redis://{redis}/")),
+        ];
+        if let Some(address) = self.prometheus() {
+            others.push(("Prometheus", format!("http://{address}")));
+        }
+        others
+    }
+
+    /// Returns the address of Prometheus, if it is installed.
+    pub fn prometheus(&self) -> Option<SocketAddr> {
+        self.prometheus.as_ref().map(|_| self.addresses.prometheus)
+    }
+
+    /// Returns the URL of the database.
+    pub fn database(&self) -> String {
+        config::database_url(self.addresses.postgres)
+    }
+
+    /// Returns the name of an instance, which its responses have as `x-instance`.
+    pub fn name(&self, index: usize) -> &'static str {
+        NAMES[index]
+    }
+
+    /// Returns the address of an instance.
+    pub fn instance(&self, index: usize) -> SocketAddr {
+        self.addresses.instances[index]
+    }
+
+    /// Returns the number of the process of an instance, if it runs.
+    pub fn instance_process(&self, index: usize) -> Option<u32> {
+        self.instances[index].as_ref().map(Process::id)
+    }
+
+    /// Stops an instance like a supervisor: SIGTERM, and a wait until it has ended.
+    ///
+    /// # Errors
+    ///
+    /// If it does not end in time.
+    pub fn stop_instance(&mut self, index: usize) -> Result<()> {
+        match self.instances[index].take() {
+            Some(instance) => instance.stop(PATIENCE),
+            None => Ok(()),
+        }
+    }
+
+    /// Kills an instance with SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// If that is not possible.
+    pub fn kill_instance(&mut self, index: usize) -> Result<()> {
+        match self.instances[index].take() {
+            Some(mut instance) => instance.kill(),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts an instance that was stopped or killed, and waits until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub fn start_instance(&mut self, index: usize) -> Result<()> {
+        let started = instance(&self.options, &self.addresses, &self.key, index)?;
+        self.instances[index] = Some(started);
+        self.wait_until_ready(index)
+    }
+
+    /// Lets Redis answer nothing, or answer again.
+    ///
+    /// # Errors
+    ///
+    /// If the signal cannot be sent.
+    pub fn pause_redis(&self, is_paused: bool) -> Result<()> {
+        self.redis.signal(if is_paused { "STOP" } else { "CONT" })
+    }
+
+    /// Waits until an instance is ready, and haproxy sends requests to it.
+    fn wait_until_ready(&mut self, index: usize) -> Result<()> {
+        let (own, balancer) = (self.addresses.instances[index], self.addresses.balancer);
+        wait_for(NAMES[index], &self.options.folder, self.instances[index].as_mut(), || {
+            get(own, "/ready").is_some_and(|response| response.starts_with("HTTP/1.1 200"))
+        })?;
+        let header = format!("x-instance: {}", NAMES[index]);
+        wait_for("haproxy", &self.options.folder, None, || {
+            get(balancer, "/live").is_some_and(|response| response.contains(&header))
+        })
+    }
+}
+
+/// Makes the folder. Other users have to get through it, because PostgreSQL does not run as root.
+fn prepare(folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    Ok(fs::canonicalize(folder)?)
+}
+
+/// Returns the key of the sessions, which both instances and the next start need.
+fn secret_key(folder: &Path) -> Result<String> {
+    let path = folder.join("secret.key");
+    if !path.exists() {
+        let mut bytes = [0; 32];
+        fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let key: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        fs::write(&path, key)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    }
+    Ok(fs::read_to_string(path)?)
+}
+
+/// Returns a loopback address whose port was free a moment ago.
+fn address(port: u16) -> Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", port))?.local_addr()?)
+}
+
+fn start_postgres(folder: &Path, address: SocketAddr) -> Result<Process> {
+    let programs = postgres_folder().ok_or_else(|| Error::not_found("PostgreSQL is missing"))?;
+    let (data, owner) = (folder.join("postgres"), Owner::of_postgres());
+    if !data.join("PG_VERSION").exists() {
+        fs::create_dir_all(&data)?;
+        if let Owner::Other { user, group } = owner {
+            chown(&data, Some(user), Some(group))?;
+        }
+        let mut initdb = owner.command(programs.join("initdb"));
+        initdb.args(["--auth=trust", "--username=app", "--encoding=UTF8", "--no-locale"]);
+        let output = initdb.arg("--pgdata").arg(&data).output()?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(Error::internal(format!("initdb failed: {text}")));
+        }
+    }
+    let mut command = owner.command(programs.join("postgres"));
+    command.arg("-D").arg(&data).arg("-p").arg(address.port().to_string());
+    command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
+    // It closes its connections at SIGINT, and waits for clients at SIGTERM.
+    let mut process = Process::start("postgres", "INT", &mut command, folder)?;
+    let ready = || {
+        let arguments = ["-q", "-h", "127.0.0.1", "-p"];
+        let mut command = Command::new(programs.join("pg_isready"));
+        command.args(arguments).arg(address.port().to_string());
+        command.status().is_ok_and(|status| status.success())
+    };
+    wait_for("postgres", folder, Some(&mut process), ready)?;
+    Ok(process)
+}
+
+fn start_redis(folder: &Path, address: SocketAddr) -> Result<Process> {
+    let data = folder.join("redis");
+    fs::create_dir_all(&data)?;
+    let mut command = Owner::Same.command("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    // Sessions survive a restart of Redis.
+    command.args(["--save", "", "--appendonly", "yes", "--dir"]).arg(&data);
+    let mut process = Process::start("redis", "TERM", &mut command, folder)?;
+    wait_for("redis", folder, Some(&mut process), || {
+        exchange(address, "PING\r\nQUIT\r\n").is_some_and(|answer| answer.starts_with("+PONG"))
+    })?;
+    Ok(process)
+}
+
+fn instance(options: &Options, addresses: &Addresses, key: &str, index: usize) -> Result<Process> {
+    let mut command = Owner::Same.command(&options.program);
+    command
+        .arg("serve")
+        .arg(addresses.instances[index].to_string())
+        .env("INSTANCE", NAMES[index])
+        // The database shows which instance a connection belongs to.
+        .env("PGAPPNAME", NAMES[index])
+        .env("DATABASE_URL", config::database_url(addresses.postgres))
+        .env("REDIS_URL", format!("redis://{}/", addresses.redis))
+        .env("UPLOADS", options.folder.join("uploads"))
+        .env("LAME_DUCK_MILLISECONDS", options.lame_duck.as_millis().to_string())
+        .env("SECRET_KEY", key);
+    Process::start(NAMES[index], "TERM", &mut command, &options.folder)
+}
+
+fn start_balancer(folder: &Path, addresses: &Addresses) -> Result<Process> {
+    let file = folder.join("haproxy.cfg");
+    fs::write(&file, config::haproxy(addresses.balancer, addresses.instances))?;
+    let mut command = Owner::Same.command("haproxy");
+    command.args(["-db", "-f"]).arg(file);
+    Process::start("haproxy", "TERM", &mut command, folder)
+}
+
+/// Starts Prometheus, if it is installed.
+fn start_prometheus(folder: &Path, addresses: &Addresses) -> Result<Option<Process>> {
+    if Command::new("prometheus").arg("--version").output().is_err() {
+        return Ok(None);
+    }
+    let file = folder.join("prometheus.yml");
+    fs::write(&file, config::prometheus(addresses.instances))?;
+    let mut command = Owner::Same.command("prometheus");
+    command
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!("--storage.tsdb.path={}", folder.join("prometheus").display()))
+        .arg(format!("--web.listen-address={}", addresses.prometheus));
+    Process::start("prometheus", "TERM", &mut command, folder).map(Some)
+}
+
+/// Waits until `is_done`. Fails if the process has ended, or after half a minute.
+fn wait_for(
+    name: &str,
+    folder: &Path,
+    mut process: Option<&mut Process>,
+    mut is_done: impl FnMut() -> bool,
+) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !is_done() {
+        let has_ended = process.as_mut().is_some_and(|process| process.has_ended());
+        if has_ended || Instant::now() >= end {
+            let log = folder.join(format!("{name}.log"));
+            return Err(Error::internal(format!("{name} did not start: see {}", log.display())));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn get(address: SocketAddr, path: &str) -> Option<String> {
+    exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n"))
+}
+
+fn exchange(address: SocketAddr, request: &str) -> Option<String> {
+    let exchange = || -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    exchange().ok()
+}

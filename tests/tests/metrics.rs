@@ -1,0 +1,254 @@
+//! The metrics of an app under a real server, and `Server-Timing` in a real browser.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::Duration;
+
+use filoplume::extract::Observed;
+use filoplume::prelude::*;
+use filoplume::{Phase, RunningApp, ServerConfig};
+use filoplume_tests::{Browser, Client, Gate, eventually};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The values of a text in the form of OpenMetrics, by name with labels. Checks the form.
+fn values(text: &str) -> HashMap<String, f64> {
+    let mut values = HashMap::new();
+    let mut family = String::new();
+    let mut families = Vec::new();
+    let body = text.strip_suffix("# EOF\n").expect("it has an end");
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            family = rest.split(' ').next().unwrap().to_owned();
+            assert!(!families.contains(&family), "{family} is split");
+            families.push(family.clone());
+        }
+        if line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with(&family), "{name} is not of {family}");
+        assert!(values.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} twice");
+    }
+    values
+}
+
+fn scrape(app: &RunningApp) -> HashMap<String, f64> {
+    let response = Client::connect(app.local_addr()).get("/metrics");
+    assert_eq!(response.status, 200);
+    let media_type = response.header("content-type").unwrap();
+    assert_eq!(media_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    values(response.text())
+}
+
+fn requests(route: &str, status: &str) -> String {
+    format!("http_server_requests_total{{method=\"GET\",route=\"{route}\",status=\"{status}\"}}")
+}
+
+#[test]
+fn every_request_is_counted_by_route_and_status() {
+    let app = App::new()
+        .get("/users/{id}", |Path(id): Path<u32>| id.to_string())
+        .get("/panic", || -> String { panic!("as planned") })
+        .metrics("/metrics")
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr());
+    for id in 0..300 {
+        client.get(&format!("/users/{id}"));
+    }
+    for target in ["/users/x", "/users/y", "/panic", "/nowhere", "/nothing", "/none"] {
+        client.get(target);
+    }
+    let values = scrape(&app);
+    for (route, status, count) in
+        [("/users/{id}", "200", 300.0), ("/users/{id}", "400", 2.0), ("/panic", "500", 1.0)]
+    {
+        assert_eq!(values.get(&requests(route, status)), Some(&count), "{route} {status}");
+    }
+    let none = "http_server_requests_total{method=\"\",route=\"(no route)\",status=\"404\"}";
+    assert_eq!(values.get(none), Some(&3.0));
+    assert_eq!(values.get("filoplume_panics_total"), Some(&1.0));
+    assert!(!values.keys().any(|name| name.contains("/users/1")), "labels are never paths");
+    app.shutdown();
+}
+
+#[test]
+fn requests_in_progress_and_waiting_ones_are_seen_while_all_threads_are_busy() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let app = App::new()
+        .route("/gate", get(move || at_gate.pass()).on_pool())
+        .metrics("/metrics")
+        .config(ServerConfig::default().threads_max(2))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut clients: Vec<_> = (0..5).map(|_| Client::connect(app.local_addr())).collect();
+    for client in &mut clients {
+        client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    gate.holds(2);
+    eventually("three requests wait", || scrape(&app)["filoplume_requests_waiting"] == 3.0);
+    let values = scrape(&app);
+    let active = "http_server_active_requests{method=\"GET\",route=\"/gate\"}";
+    assert_eq!(values.get(active), Some(&2.0));
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+    eventually("their times are there", || {
+        let count = "http_server_request_duration_seconds_count{method=\"GET\",route=\"/gate\"}";
+        scrape(&app).get(count) == Some(&5.0)
+    });
+    let values = scrape(&app);
+    assert_eq!(values.get(active), Some(&0.0));
+    let queue = "method=\"GET\",route=\"/gate\",phase=\"queue\"";
+    let waited = values[&format!("http_server_request_phase_seconds_count{{{queue}}}")];
+    assert!(waited >= 3.0, "{waited} waited");
+    app.shutdown();
+}
+
+#[test]
+fn a_refused_request_counts_for_its_route() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let app = App::new()
+        .route("/gate", get(move || at_gate.pass()).on_pool())
+        .metrics("/metrics")
+        .config(ServerConfig::default().threads_max(1).queue_timeout(MS * 10))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut holder = Client::connect(app.local_addr());
+    holder.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    assert_eq!(Client::connect(app.local_addr()).get("/gate").status, 503);
+    eventually("it is counted", || scrape(&app).get(&requests("/gate", "503")) == Some(&1.0));
+    gate.open();
+    holder.response();
+    app.shutdown();
+}
+
+#[test]
+fn a_handler_reads_what_the_metrics_say() {
+    let app = App::new()
+        .get("/sleep", || thread::sleep(MS * 20))
+        .get("/report", |observed: Observed| {
+            let server = observed.server().unwrap();
+            assert_eq!((server.phase, server.connections), (Phase::Serving, 1));
+            let routes = observed.routes();
+            let sleep = routes.iter().find(|route| route.pattern == "/sleep").unwrap();
+            let waiting = sleep.phases.iter().find(|(name, _)| *name == "waiting").unwrap().1;
+            assert!(sleep.median.unwrap() >= MS * 20 && waiting >= MS * 20, "{sleep:?}");
+            format!("{} {} {:?}", sleep.requests, sleep.active, sleep.statuses)
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr());
+    client.get("/sleep");
+    let report = client.get("/report");
+    assert_eq!((report.status, report.text()), (200, "1 0 [(200, 1)]"));
+    app.shutdown();
+}
+
+#[test]
+fn a_browser_shows_where_the_time_went() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(&folder.path().join("browser")) else { return };
+    let app = App::new()
+        .development(true)
+        .get("/", || {
+            thread::sleep(MS * 60);
+            Html("<p>slept</p>")
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    browser.open(&app.url());
+    browser.wait_for_text("slept");
+    let entry = |name: &str| {
+        format!(
+            "performance.getEntriesByType('navigation')[0].serverTiming\
+             .find(entry => entry.name === '{name}').duration"
+        )
+    };
+    let waiting = browser.evaluate(&entry("waiting")).as_f64().unwrap();
+    let total = browser.evaluate(&entry("total")).as_f64().unwrap();
+    assert!((60.0..=total).contains(&waiting), "{waiting} of {total} ms");
+    let whole = "performance.getEntriesByType('navigation')[0].responseStart \
+                 - performance.getEntriesByType('navigation')[0].requestStart";
+    assert!(total <= browser.evaluate(whole).as_f64().unwrap() + 1.0);
+    app.shutdown();
+}
+
+#[test]
+fn only_development_shows_clients_where_the_time_went() {
+    for is_development in [false, true] {
+        let app = App::new()
+            .development(is_development)
+            .get("/", || "hi")
+            .metrics("/metrics")
+            .start("127.0.0.1:0")
+            .unwrap();
+        let mut client = Client::connect(app.local_addr());
+        let shown = (0..100).filter(|_| client.get("/").header("server-timing").is_some()).count();
+        assert_eq!(shown, if is_development { 100 } else { 0 });
+        app.shutdown();
+    }
+}
+
+#[test]
+fn slow_failed_and_refused_requests_have_a_story() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let app = App::new()
+        .route("/gate/{secret}", get(move || at_gate.pass()).on_pool())
+        .get("/slow", || thread::sleep(MS * 60))
+        .get("/quick", || "quick")
+        .get("/broken", || Err::<(), _>(Error::internal("planted cause")))
+        .route(
+            "/recent",
+            get(|observed: Observed| {
+                let stories = observed.recent();
+                stories.iter().map(|story| format!("{story}\n")).collect::<String>()
+            })
+            .vital(),
+        )
+        .with(middleware::RequestIds::new())
+        .slow_after(MS * 50)
+        .config(ServerConfig::default().threads_max(1).queue_timeout(MS * 10))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr());
+    let recent = || Client::connect(app.local_addr()).get("/recent").text().to_owned();
+    for _ in 0..100 {
+        client.get("/quick");
+    }
+    assert_eq!(recent(), "");
+    let slow = client.get("/slow");
+    let id = slow.header("x-request-id").unwrap();
+    eventually("the slow request has a story", || {
+        let stories = recent();
+        stories.contains("GET /slow: 200 after") && stories.contains(&format!("request {id}\n"))
+    });
+    assert!(recent().contains("waiting 6"), "{}", recent());
+    let broken = client.get("/broken?key=planted");
+    let id = broken.header("x-request-id").unwrap();
+    eventually("the failure has a story", || {
+        recent().contains(&format!("GET /broken: 500, request {id}\n"))
+    });
+    let mut holder = Client::connect(app.local_addr());
+    holder.send("GET /gate/planted HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    assert_eq!(Client::connect(app.local_addr()).get("/gate/planted").status, 503);
+    eventually("the refused request says who held the thread", || {
+        recent().lines().any(|line| {
+            line.starts_with("GET /gate/{secret}: 503 after")
+                && line.contains("most are held by GET /gate/{secret} (1)")
+        })
+    });
+    gate.open();
+    holder.response();
+    assert!(!recent().contains("planted"), "{}", recent());
+    app.shutdown();
+}
