@@ -296,19 +296,29 @@ mod tests {
     }
 
     /// Test machines are busy. A thread without a processor must not count as waiting.
+    ///
+    /// A virtual machine may be stopped for some milliseconds without any accounting, which looks
+    /// like a wait. Some samples of some rounds are affected. If the time without a processor
+    /// counted, most samples of every round would be.
     #[test]
     #[cfg(target_os = "linux")]
     fn computing_and_waiting_for_a_processor_do_not_count_as_waiting() {
-        let computing: Vec<_> = (0..8)
-            .map(|_| thread::spawn(|| measure(|| compute(Duration::from_millis(50)))))
-            .collect();
-        let mut all: Vec<CallTimes> =
-            computing.into_iter().map(|thread| thread.join().unwrap()).collect();
-        assert!(all.iter().all(|took| took.wall >= Duration::from_millis(50)), "{all:?}");
-        // A virtual machine may be stopped for some milliseconds without any accounting. Few of the
-        // samples are affected.
-        all.sort_by_key(|took| took.waited);
-        assert!(all[all.len() / 2].waited.unwrap() < Duration::from_millis(10), "{all:?}");
+        let round = || {
+            let computing: Vec<_> = (0..8)
+                .map(|_| thread::spawn(|| measure(|| compute(Duration::from_millis(50)))))
+                .collect();
+            let mut all: Vec<CallTimes> =
+                computing.into_iter().map(|thread| thread.join().unwrap()).collect();
+            assert!(all.iter().all(|took| took.wall >= Duration::from_millis(50)), "{all:?}");
+            all.sort_by_key(|took| took.waited);
+            all
+        };
+        let mut last = Vec::new();
+        let is_right = (0..10).any(|_| {
+            last = round();
+            last[last.len() / 2].waited.unwrap() < Duration::from_millis(10)
+        });
+        assert!(is_right, "{last:?}");
     }
 
     #[test]
