@@ -1,10 +1,12 @@
-//! The parts of a request that are kept for the response to an error.
+//! The parts of a request that are kept for the response to an error, and its ID.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use filoplume_runtime::{Method, Request};
 
 use super::error_format::{ErrorFormat, FormatPreference};
+use super::request_id::RequestId;
 use super::snapshot::Snapshot;
 
 /// The parts of a request that determine how an error is rendered.
@@ -30,6 +32,8 @@ pub struct Asked {
     accept: FormatPreference,
     /// In development mode only: a copy of the request.
     snapshot: Option<Box<Snapshot>>,
+    /// Set by the middleware that gives IDs.
+    request_id: OnceLock<RequestId>,
 }
 
 impl Asked {
@@ -42,17 +46,35 @@ impl Asked {
             method: request.method().clone(),
             accept: FormatPreference::of(request.headers()),
             snapshot,
+            request_id: OnceLock::new(),
         }
     }
 
     /// Stands for all requests of clients that prefer a format.
     pub(crate) fn preferring(format: ErrorFormat) -> Self {
-        Self { method: Method::GET, accept: FormatPreference::preferring(format), snapshot: None }
+        Self {
+            method: Method::GET,
+            accept: FormatPreference::preferring(format),
+            snapshot: None,
+            request_id: OnceLock::new(),
+        }
     }
 
     /// Returns the method.
     pub fn method(&self) -> &Method {
         &self.method
+    }
+
+    /// Returns the ID of the request, if it has one:
+    /// [`RequestIds`](crate::middleware::RequestIds) gives it.
+    pub fn request_id(&self) -> Option<&RequestId> {
+        self.request_id.get()
+    }
+
+    /// Returns the ID of the request. `new` makes it, unless middleware further out has given one.
+    #[inline]
+    pub(crate) fn request_id_or(&self, new: impl FnOnce() -> RequestId) -> &RequestId {
+        self.request_id.get_or_init(new)
     }
 
     /// Returns the format in which the client prefers errors.

@@ -10,6 +10,7 @@ use super::app_router::AppRouter;
 use super::asked::Asked;
 use super::captures::Captures;
 use super::error::Error;
+use super::request_id::RequestId;
 use super::route::CompiledRoute;
 use super::settings::Settings;
 use super::states::States;
@@ -133,6 +134,25 @@ impl<'a> Context<'a> {
     pub(crate) fn captures_in<'p>(&'p self, path: &'p str) -> Captures<'p> {
         let captures = self.route.map(|route| route.captures.as_slice()).unwrap_or_default();
         Captures::new(captures, path)
+    }
+
+    /// Returns the ID of the request. `None` unless
+    /// [`RequestIds`](crate::middleware::RequestIds) is further out, or has run further in.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let audit = |request: Request, next: Next| -> Result<Response> {
+    ///     let id = next.context().request_id().map(|id| id.to_string());
+    ///     println!("{id:?} asks for {}", request.path());
+    ///     Ok(next.run(request))
+    /// };
+    /// let ids = middleware::RequestIds::new();
+    /// let app = App::new().get("/", || "hi").with(ids).with(audit);
+    /// app.test().get("/").send().assert_status(200);
+    /// ```
+    pub fn request_id(&self) -> Option<&'a RequestId> {
+        self.asked.request_id()
     }
 
     /// Returns the address of the client, behind the proxies that the app trusts. See

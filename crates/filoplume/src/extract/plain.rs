@@ -1,6 +1,6 @@
 //! Extractors that return parts of the request without parsing them.
 
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
@@ -140,9 +140,11 @@ pub struct Extension<T>(pub T);
 impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
     type Rejection = ExtensionRejection;
 
-    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, ExtensionRejection> {
-        let value = request.extensions().get::<T>().cloned();
-        value.map(Self).ok_or(ExtensionRejection { type_name: type_name::<T>() })
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, ExtensionRejection> {
+        extension(request, context).map(Self).ok_or_else(ExtensionRejection::of::<T>)
     }
 
     fn configure(options: &mut RouteOptions) {
@@ -154,10 +156,19 @@ impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
 impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
     fn extract_optional(
         request: &mut Request,
-        _: &Context<'_>,
+        context: &Context<'_>,
     ) -> Result<Option<Self>, ExtensionRejection> {
-        Ok(request.extensions().get::<T>().cloned().map(Self))
+        Ok(extension(request, context).map(Self))
     }
+}
+
+/// Returns a value that middleware added to the request. The ID of the request is kept elsewhere.
+fn extension<T: Clone + Send + Sync + 'static>(
+    request: &Request,
+    context: &Context<'_>,
+) -> Option<T> {
+    let id = || context.request_id().and_then(|id| (id as &dyn Any).downcast_ref());
+    request.extensions().get::<T>().or_else(id).cloned()
 }
 
 /// The error if no middleware added a value of the type, which is a bug in the program.
@@ -184,6 +195,12 @@ impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
 #[derive(Clone, Debug)]
 pub struct ExtensionRejection {
     type_name: &'static str,
+}
+
+impl ExtensionRejection {
+    pub(crate) fn of<T>() -> Self {
+        Self { type_name: type_name::<T>() }
+    }
 }
 
 impl fmt::Display for ExtensionRejection {

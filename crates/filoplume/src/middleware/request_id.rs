@@ -1,8 +1,5 @@
 //! An ID for each request, to find its lines in several logs.
 
-use std::fmt;
-use std::sync::Arc;
-
 use filoplume_runtime::{Request, Response, note_request_id};
 
 use crate::core::context::Context;
@@ -10,12 +7,10 @@ use crate::core::error::Result;
 use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
-use crate::extract::{Extension, ExtensionRejection};
+pub use crate::core::request_id::RequestId;
+use crate::extract::ExtensionRejection;
 use crate::middleware::catch_panic::run_catching_panics;
-use crate::middleware::random_id::random_id;
-
-/// Longest ID that is accepted from a client. A W3C `traceparent` has 55 characters.
-const ID_BYTES_MAX: usize = 64;
+use crate::middleware::random_id::cheap_random_id;
 
 /// Gives each request an ID. Handlers take it as a [`RequestId`], the [`Logger`](super::Logger)
 /// logs it, and the response has it as `x-request-id`.
@@ -41,25 +36,6 @@ pub struct RequestIds {
     trusts_incoming: bool,
 }
 
-/// The ID of a request, from [`RequestIds`]. If a handler takes it without that middleware, the app
-/// does not start.
-///
-/// ```
-/// use filoplume::middleware::{RequestId, RequestIds};
-/// use filoplume::prelude::*;
-///
-/// let app = App::new()
-///     .get("/help", |id: RequestId| format!("Tell us this number: {}", id.as_str()))
-///     .with(RequestIds::new().trust_incoming(true));
-/// app.test()
-///     .get("/help")
-///     .header("x-request-id", "17")
-///     .send()
-///     .assert_text("Tell us this number: 17");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(Arc<str>);
-
 impl RequestIds {
     /// Returns middleware that gives each request a new ID.
     pub fn new() -> Self {
@@ -84,10 +60,7 @@ impl RequestIds {
 
     fn id_of(&self, request: &Request) -> RequestId {
         let incoming = if self.trusts_incoming { request.header(&self.header) } else { None };
-        match incoming {
-            Some(id) if is_id(id) => RequestId(id.into()),
-            _ => RequestId::generate(),
-        }
+        incoming.and_then(RequestId::new).unwrap_or_else(|| RequestId::of_bytes(cheap_random_id()))
     }
 }
 
@@ -98,16 +71,14 @@ impl Default for RequestIds {
 }
 
 impl Middleware for RequestIds {
-    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
-        let id = self.id_of(&request);
-        request.extensions_mut().insert(id.clone());
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        let asked = next.context().asked;
+        let id = asked.request_id_or(|| self.id_of(&request)).as_str();
         // For a report if the handler does not return.
-        let noted = note_request_id(id.as_str());
+        let noted = note_request_id(id);
         let mut response = run_catching_panics(request, next);
         drop(noted);
-        response.set_header(&self.header, id.as_str())?;
-        // For an outer logger.
-        response.extensions_mut().insert(id);
+        response.set_header(&self.header, id)?;
         Ok(response)
     }
 
@@ -122,31 +93,11 @@ impl Middleware for RequestIds {
     }
 }
 
-impl RequestId {
-    /// Returns the id.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    fn generate() -> Self {
-        Self(format!("{:032x}", random_id()).into())
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 impl FromRequest for RequestId {
     type Rejection = ExtensionRejection;
 
-    fn from_request(
-        request: &mut Request,
-        context: &Context<'_>,
-    ) -> Result<Self, ExtensionRejection> {
-        Extension::from_request(request, context).map(|Extension(id)| id)
+    fn from_request(_: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
+        context.request_id().cloned().ok_or_else(ExtensionRejection::of::<Self>)
     }
 
     fn configure(options: &mut RouteOptions) {
@@ -154,40 +105,5 @@ impl FromRequest for RequestId {
             "it takes a `RequestId`, and requests have none: add \
              `.with(middleware::RequestIds::new())` to the app",
         );
-    }
-}
-
-/// Returns whether an ID from a client is safe in logs and headers: it has no spaces, quotes, or
-/// control characters.
-fn is_id(id: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(&byte);
-    (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_allowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn ids_are_unique_and_have_one_format() {
-        let ids: HashSet<_> = (0..10_000).map(|_| RequestId::generate()).collect();
-        assert_eq!(ids.len(), 10_000);
-        assert!(ids.iter().all(
-            |id| id.as_str().len() == 32 && id.as_str().bytes().all(|b| b.is_ascii_hexdigit())
-        ));
-        let starts: HashSet<_> = ids.iter().map(|id| id.as_str()[..8].to_owned()).collect();
-        assert!(starts.len() > 9_990, "an ID does not predict the next one");
-    }
-
-    #[test]
-    fn only_safe_ids_are_accepted() {
-        for good in ["a", "7f-A_b.c:d/e+f=@", &"x".repeat(64)] {
-            assert!(is_id(good), "{good}");
-        }
-        for bad in ["", "a b", "a\"b", "a\tb", "ä", "a,b", "<script>", &"x".repeat(65)] {
-            assert!(!is_id(bad), "{bad}");
-        }
     }
 }

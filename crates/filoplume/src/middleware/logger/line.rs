@@ -142,7 +142,6 @@ mod tests {
             client: Some("192.0.2.1".parse().unwrap()),
             referer: None,
             user_agent: Some(user_agent.to_owned()),
-            request_id: None,
             trace_id: None,
         }
     }

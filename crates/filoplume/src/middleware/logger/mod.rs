@@ -128,7 +128,6 @@ struct RequestInfo {
     /// Only set if the format has these fields.
     referer: Option<String>,
     user_agent: Option<String>,
-    request_id: Option<RequestId>,
     trace_id: Option<TraceId>,
 }
 
@@ -235,7 +234,6 @@ impl Logger {
             client: context.client_ip(request),
             referer: header("referer"),
             user_agent: header("user-agent"),
-            request_id: request.extensions().get().cloned(),
             trace_id: request.extensions().get().map(TraceContext::trace_id),
         }
     }
@@ -276,17 +274,16 @@ impl Middleware for Logger {
         let info = self.request_info(&request, context);
         let mut response = run_catching_panics(request, next);
         if info.method != Method::HEAD && sent::is_streamed(&response) {
-            sent::log_when_sent(&self.output, info, context.route(), started, &mut response);
+            sent::log_when_sent(&self.output, info, context, started, &mut response);
             return Ok(response);
         }
         let error = Error::of(&response).map(Error::in_one_line);
-        let request_id = info.request_id.as_ref().or_else(|| response.extensions().get());
         self.output.log(&Entry {
             status: response.status(),
             route: context.route(),
             bytes: bytes_of(&response, error.is_some()),
             duration: started.elapsed(),
-            request_id: request_id.map(RequestId::as_str),
+            request_id: context.request_id().map(RequestId::as_str),
             trace_id: trace_id_of(&info, &response),
             error: error.as_deref(),
             request: &info,

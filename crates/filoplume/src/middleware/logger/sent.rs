@@ -8,6 +8,7 @@ use std::time::Instant;
 use filoplume_runtime::{FileBody, Response, ResponseBody, StatusCode};
 
 use super::{Entry, Output, RequestInfo, trace_id_of};
+use crate::core::context::Context;
 use crate::middleware::RequestId;
 
 /// Returns whether the content of a response is read while it is sent.
@@ -22,7 +23,7 @@ pub(super) fn is_streamed(response: &Response) -> bool {
 pub(super) fn log_when_sent(
     output: &Output,
     mut request: RequestInfo,
-    route: Option<&str>,
+    context: Context<'_>,
     started: Instant,
     response: &mut Response,
 ) {
@@ -31,12 +32,11 @@ pub(super) fn log_when_sent(
         _ => None,
     };
     request.trace_id = trace_id_of(&request, response);
-    let request_id = request.request_id.clone().or_else(|| response.extensions().get().cloned());
     let line = PendingLine {
         output: output.clone(),
         status: response.status(),
-        route: route.map(str::to_owned),
-        request_id,
+        route: context.route().map(str::to_owned),
+        request_id: context.request_id().cloned(),
         request,
         started,
         length,

@@ -10,7 +10,6 @@ pub use self::context::{SpanId, TraceContext, TraceId};
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
-use crate::middleware::RequestId;
 use crate::middleware::catch_panic::run_catching_panics;
 use crate::middleware::random_id::random_id;
 
@@ -181,12 +180,13 @@ impl Default for Tracing {
 impl Middleware for Tracing {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
         let trace = self.trace_of(&request);
-        let has_id = request.extensions().get::<RequestId>().is_some();
-        let span = span::open(&trace, &request, next.context(), self.records_path);
+        let context = next.context();
+        let has_id = context.request_id().is_some();
+        let span = span::open(&trace, &request, context, self.records_path);
         request.extensions_mut().insert(trace.clone());
         let mut response = span.in_scope(|| run_catching_panics(request, next));
         span::record_response(&span, &response);
-        if let Some(id) = response.extensions().get::<RequestId>().filter(|_| !has_id) {
+        if let Some(id) = context.request_id().filter(|_| !has_id) {
             span.record("request_id", id.as_str());
         }
         // For an outer logger.

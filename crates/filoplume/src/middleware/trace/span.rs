@@ -48,7 +48,7 @@ pub(super) fn open(
             Version::Http10 => "1.0",
             Version::Http11 => "1.1",
         },
-        request_id = request.extensions().get().map(RequestId::as_str),
+        request_id = context.request_id().map(RequestId::as_str),
         error.type = Empty,
     )
 }
