@@ -42,15 +42,12 @@ impl RequestId {
         Some(Self { bytes, len: u8::try_from(id.len()).ok()? })
     }
 
-    /// Returns an ID of hexadecimal digits, two for each byte, the first byte first.
+    /// Returns an ID of 32 hexadecimal digits: those of a number, and 16 more.
     #[inline]
-    pub(crate) fn of_bytes(id: [u8; 16]) -> Self {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    pub(crate) fn of_digits(first: u64, last: &[u8; 16]) -> Self {
         let mut bytes = [0; ID_BYTES_MAX];
-        for (digits, byte) in bytes.chunks_exact_mut(2).zip(id) {
-            digits[0] = DIGITS[usize::from(byte >> 4)];
-            digits[1] = DIGITS[usize::from(byte & 15)];
-        }
+        bytes[..16].copy_from_slice(&digits(first));
+        bytes[16..32].copy_from_slice(last);
         Self { bytes, len: 32 }
     }
 
@@ -61,9 +58,33 @@ impl RequestId {
     }
 
     #[inline]
-    fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
+}
+
+/// Returns the hexadecimal digits of a number, the highest first. It works on eight digits at a
+/// time, because each request has an ID.
+#[inline]
+pub(crate) fn digits(number: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    let (high, low) = (number >> 32, number & 0xffff_ffff);
+    digits[..8].copy_from_slice(&eight_digits(high).to_be_bytes());
+    digits[8..].copy_from_slice(&eight_digits(low).to_be_bytes());
+    digits
+}
+
+/// Returns the digits of a number of 32 bits, one per byte.
+#[inline]
+fn eight_digits(number: u64) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    // Moves the digits apart: halves, then quarters, then single digits.
+    let apart = (number << 16 | number) & 0x0000_ffff_0000_ffff;
+    let apart = (apart << 8 | apart) & 0x00ff_00ff_00ff_00ff;
+    let apart = (apart << 4 | apart) & 0x0f0f_0f0f_0f0f_0f0f;
+    // 1 for each digit from 10 on. No sum carries into the next byte.
+    let letters = ((apart + ONES * 6) >> 4) & ONES;
+    apart + ONES * u64::from(b'0') + letters * u64::from(b'a' - b'0' - 10)
 }
 
 impl fmt::Display for RequestId {
@@ -107,10 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_digits_in_their_order() {
-        let id = RequestId::of_bytes(*b"\x00\x01\x0f\x10\x7f\x80\xfe\xff........");
-        assert_eq!(id.as_str(), "00010f107f80feff2e2e2e2e2e2e2e2e");
-        assert_eq!(id, RequestId::new("00010f107f80feff2e2e2e2e2e2e2e2e").unwrap());
-        assert_ne!(id, RequestId::new("00010f107f80feff2e2e2e2e2e2e2e2").unwrap());
+    fn an_id_of_digits_begins_with_those_of_the_number() {
+        let id = RequestId::of_digits(0x0001_0f10_7f80_feff, b"a23456789abcdef0");
+        assert_eq!(id, RequestId::new("00010f107f80feffa23456789abcdef0").unwrap());
+        assert_ne!(id, RequestId::new("00010f107f80feffa23456789abcdef").unwrap());
+        let numbers = (0..64).flat_map(|bit| [1 << bit, u64::MAX >> bit, 0x9a_9a9a_9a9a << bit]);
+        for number in numbers.chain([0]) {
+            assert_eq!(digits(number), *format!("{number:016x}").as_bytes());
+        }
     }
 }

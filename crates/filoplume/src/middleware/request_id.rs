@@ -10,7 +10,7 @@ use crate::core::options::RouteOptions;
 pub use crate::core::request_id::RequestId;
 use crate::extract::ExtensionRejection;
 use crate::middleware::catch_panic::run_catching_panics;
-use crate::middleware::random_id::cheap_random_id;
+use crate::middleware::random_id::random_request_id;
 
 /// Gives each request an ID. Handlers take it as a [`RequestId`], the [`Logger`](super::Logger)
 /// logs it, and the response has it as `x-request-id`.
@@ -60,7 +60,7 @@ impl RequestIds {
 
     fn id_of(&self, request: &Request) -> RequestId {
         let incoming = if self.trusts_incoming { request.header(&self.header) } else { None };
-        incoming.and_then(RequestId::new).unwrap_or_else(|| RequestId::of_bytes(cheap_random_id()))
+        incoming.and_then(RequestId::new).unwrap_or_else(random_request_id)
     }
 }
 
@@ -73,7 +73,7 @@ impl Default for RequestIds {
 impl Middleware for RequestIds {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let asked = next.context().asked;
-        let id = asked.request_id_or(|| self.id_of(&request)).as_str();
+        let id = asked.request_id_or(|| self.id_of(&request)).as_bytes();
         // For a report if the handler does not return.
         let noted = note_request_id(id);
         let mut response = run_catching_panics(request, next);

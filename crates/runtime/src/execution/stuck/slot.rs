@@ -172,11 +172,10 @@ impl IdCell {
         }
     }
 
-    fn write(&self, id: &str) {
+    fn write(&self, id: &[u8]) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        let id = id.as_bytes();
         let id = id.get(..ID_BYTES_MAX).unwrap_or(id);
         for (word, part) in self.words.iter().zip(id.chunks(8)) {
             let mut bytes = [0; 8];
@@ -217,10 +216,10 @@ impl IdCell {
 /// }
 /// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(answer);
 /// ```
-pub fn note_request_id(id: &str) -> NotedRequestId {
+pub fn note_request_id(id: impl AsRef<[u8]>) -> NotedRequestId {
     CURRENT.with(|current| {
         if let Some(slot) = current.get() {
-            slot.id.write(id);
+            slot.id.write(id.as_ref());
         }
     });
     NotedRequestId { of_this_thread: PhantomData }
