@@ -91,11 +91,46 @@ pub enum Phase {
 pub(crate) struct Gauges {
     pub(crate) phase: Phase,
     pub(crate) incoming: usize,
-    pub(crate) parked: usize,
     pub(crate) waiting: usize,
     pub(crate) connections_max: usize,
     pub(crate) memory_used: usize,
     pub(crate) memory_max: usize,
+}
+
+/// The metrics of the parts of an engine.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) pool: PoolMetrics,
+    pub(crate) routes: Vec<RouteMetrics>,
+    pub(crate) loops: Vec<LoopMetrics>,
+}
+
+/// An event loop. Returned by [`Metrics::loops`].
+///
+/// ```
+/// use filoplume_runtime::{Request, Server};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn(|_: Request| "Hello!")?;
+/// for event_loop in server.metrics().expect("it serves").loops() {
+///     println!("{:?}: {} connections", event_loop.thread, event_loop.connections);
+/// }
+/// # server.shutdown_handle().shutdown();
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoopMetrics {
+    /// The name of the thread that leads it. `None` if its first leader has not begun, and on
+    /// systems other than Linux.
+    pub thread: Option<String>,
+    /// Connections that it holds, with those that threads serve at the moment.
+    pub connections: u64,
+    /// Idle connections among them, when the loop last waited.
+    pub parked: u64,
+    /// How often since the start it was given to another thread, because a handler did not return
+    /// in time.
+    pub handed_over: u64,
 }
 
 /// A snapshot of all counters and gauges of an engine.
@@ -180,9 +215,16 @@ pub struct Metrics {
     pub pool: PoolMetrics,
     refusals: Vec<(Refusal, u64)>,
     routes: Vec<RouteMetrics>,
+    loops: Vec<LoopMetrics>,
 }
 
 impl Metrics {
+    /// Returns the event loops that run, always in the same order. It is empty when the server has
+    /// stopped.
+    pub fn loops(&self) -> &[LoopMetrics] {
+        &self.loops
+    }
+
     /// Returns the measurements of each route that was called: how long its calls compute and wait,
     /// where they run, and why.
     pub fn routes(&self) -> &[RouteMetrics] {
@@ -208,15 +250,9 @@ impl Metrics {
 }
 
 impl Counters {
-    pub(crate) fn read(
-        &self,
-        refusals: &Refusals,
-        pool: PoolMetrics,
-        routes: Vec<RouteMetrics>,
-        gauges: Gauges,
-    ) -> Metrics {
-        let Gauges { phase, incoming, parked, waiting, connections_max, memory_used, memory_max } =
-            gauges;
+    pub(crate) fn read(&self, refusals: &Refusals, parts: Parts, gauges: Gauges) -> Metrics {
+        let Parts { pool, routes, loops } = parts;
+        let Gauges { phase, incoming, waiting, connections_max, memory_used, memory_max } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
@@ -228,7 +264,7 @@ impl Counters {
             connections: self.connections.get(),
             connections_max: connections_max as u64,
             connections_shed: self.connections_shed.get(),
-            parked: parked as u64,
+            parked: loops.iter().map(|event_loop| event_loop.parked).sum(),
             requests: self.requests.get(),
             refused: sum(|refusal| matches!(refusal, Refusal::Request(_))),
             proxy_headers_refused: sum(|refusal| refusal == Refusal::ProxyHeader),
@@ -253,6 +289,7 @@ impl Counters {
             pool,
             refusals,
             routes,
+            loops,
         }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod handover;
 pub(crate) mod incoming;
 mod lifecycle;
 pub(crate) mod listener;
+mod observed;
 pub(crate) mod seat;
 pub(crate) mod task;
 pub(crate) mod worker;
@@ -50,14 +51,13 @@ use crate::engine::listener::{Bound, Entry};
 use crate::engine::task::{Call, Task};
 use crate::error::{Kind, Result};
 use crate::execution::crowd::Crowd;
-use crate::execution::key::{ExecutionKey, RouteId};
+use crate::execution::key::ExecutionKey;
 use crate::execution::policy::Place;
 use crate::execution::routes::Routes;
 use crate::execution::stuck::Calls;
 use crate::execution::stuck::detector::Reporter;
-use crate::execution::stuck::report::Stuck;
 use crate::execution::watchdog::Watchdog;
-use crate::metrics::{Counters, Gauges, Metrics};
+use crate::metrics::Counters;
 use crate::pool::{Pool, PoolConfig, Reservation};
 use crate::protocol::Guest;
 #[cfg(feature = "tls")]
@@ -67,7 +67,7 @@ use crate::protocol::preamble::Preamble;
 use crate::protocol::raw::Raw;
 use crate::queue::MessageQueue;
 use crate::service::Site;
-use crate::service::monitor::{MetricsSource, Monitor};
+use crate::service::monitor::{Monitor, ServerState};
 use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
 #[cfg(feature = "tls")]
@@ -186,7 +186,7 @@ impl Engine {
         let detector = engine.calls.start(name, Arc::downgrade(&reporter));
         detector.map_err(started("the detector of stuck calls"))?;
         if let Backend::Service(site) = &engine.backend {
-            let source: Arc<dyn MetricsSource> = Arc::clone(&engine) as _;
+            let source: Arc<dyn ServerState> = Arc::clone(&engine) as _;
             site.service.started(&Monitor::new(&source));
         }
         for event_loop in event_loops {
@@ -357,58 +357,6 @@ impl Engine {
             handle.wake();
         }
     }
-
-    pub(crate) fn metrics(&self) -> Metrics {
-        let incoming = match &self.backend {
-            Backend::Service { .. } | Backend::Tcp(_) => 0,
-            Backend::Program(queue) => queue.len(),
-        };
-        let parked = self
-            .loops
-            .get()
-            .into_iter()
-            .flatten()
-            .filter_map(Weak::upgrade)
-            .map(|handle| handle.parked())
-            .sum();
-        let routes = self.routes.read(&|number| self.route_name(number));
-        let (waiting, connections_max) = (self.seats.waiting(), self.connections_max);
-        let (memory_used, memory_max) = (self.memory.used(), self.memory.bytes_max());
-        let phase = self.phase();
-        let gauges =
-            Gauges { phase, incoming, parked, waiting, connections_max, memory_used, memory_max };
-        self.counters.read(&self.refusals, self.pool.metrics(), routes, gauges)
-    }
-
-    /// Returns the service's name for a route that it has numbered.
-    pub(crate) fn route_name(&self, number: u32) -> Option<String> {
-        match &self.backend {
-            Backend::Service(site) => site.service.route_name(number),
-            Backend::Program(_) | Backend::Tcp(_) => None,
-        }
-    }
-}
-
-impl Reporter for Engine {
-    fn name_of(&self, route: RouteId) -> Option<String> {
-        match route.number() {
-            Some(number) => {
-                Some(self.route_name(number).unwrap_or_else(|| format!("route {number}")))
-            }
-            None => self.routes.name_of(route.key, &|number| self.route_name(number)),
-        }
-    }
-
-    fn calls_on_loops(&self, key: ExecutionKey) -> u64 {
-        self.routes.calls_on_loops(key)
-    }
-
-    fn tell(&self, stuck: &Stuck) {
-        match &self.backend {
-            Backend::Service(site) => site.service.stuck(stuck),
-            Backend::Program(_) | Backend::Tcp(_) => stuck.warn(),
-        }
-    }
 }
 
 /// Returns the maximum number of connections. Raises the limit of open files first, if configured.
@@ -426,12 +374,6 @@ fn connections_max(config: &ServerConfig) -> usize {
         "limits"
     );
     connections_max
-}
-
-impl MetricsSource for Engine {
-    fn metrics(&self) -> Metrics {
-        self.metrics()
-    }
 }
 
 impl fmt::Debug for Engine {

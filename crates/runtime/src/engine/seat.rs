@@ -65,6 +65,11 @@ impl Seat {
         })
     }
 
+    /// Returns the engine, unless the seat is already given back.
+    pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
+        self.engine.as_ref()
+    }
+
     /// Returns whether this is a reserved seat for vital requests. A lease must not occupy one.
     pub(crate) fn is_vital(&self) -> bool {
         self.kind == SeatKind::Vital

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::budget::permits::{Permit, Permits};
 use crate::budget::seats::SeatRequest;
@@ -10,7 +11,8 @@ use crate::engine::connection::Connection;
 use crate::engine::event_loop::EventLoop;
 use crate::engine::seat::Seat;
 use crate::engine::worker;
-use crate::execution::key::Route;
+use crate::execution::key::{Route, RouteId};
+use crate::execution::probe::Clocks;
 use crate::service::body::StreamReturn;
 use crate::service::request::Request;
 
@@ -27,8 +29,8 @@ pub(crate) enum Task {
     /// Compute a step of a TLS handshake.
     #[cfg(feature = "tls")]
     Handshake(Box<Connection>),
-    /// Run a handler that has taken over a connection.
-    Detached(Box<dyn FnOnce() + Send>, Seat),
+    /// Run a handler that has taken over a connection, or fills a pushed body.
+    Detached(Box<dyn FnOnce() + Send>, RouteId, Seat),
 }
 
 /// A request that waits for its handler.
@@ -68,9 +70,16 @@ impl Task {
             Self::Cancel(engine) => engine.run_cancels(),
             #[cfg(feature = "tls")]
             Self::Handshake(connection) => worker::shake_hands(connection),
-            Self::Detached(run, _seat) => run(),
+            Self::Detached(run, route, seat) => run_detached(run, route, &seat),
         }
     }
+}
+
+fn run_detached(run: Box<dyn FnOnce() + Send>, route: RouteId, seat: &Seat) {
+    let _listed = seat
+        .engine()
+        .map(|engine| engine.calls.begin_detached(Clocks::default().slot(), route, Instant::now()));
+    run();
 }
 
 impl Call {

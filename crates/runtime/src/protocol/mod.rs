@@ -55,8 +55,8 @@ use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
-use crate::execution::key::ExecutionKey;
 use crate::execution::key::Route;
+use crate::execution::key::{ExecutionKey, RouteId};
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::request::Request;
 use crate::service::tcp::{Closed, Protocol};
@@ -136,8 +136,9 @@ pub(crate) enum Waiting {
 /// What replaces a guest on its connection.
 pub(crate) enum Successor {
     Guest(Guest),
-    /// A pool thread, which becomes the only user of the connection.
-    Thread(Box<dyn FnOnce(BlockingStream) + Send>, ExecutionKey),
+    /// A pool thread, which becomes the only user of the connection. It counts against the key,
+    /// and has the name of the route.
+    Thread(Box<dyn FnOnce(BlockingStream) + Send>, ExecutionKey, RouteId),
 }
 
 impl Guest {

@@ -125,7 +125,9 @@ impl Raw {
     /// separately from the route's requests.
     pub(crate) fn upgraded(protocol: Box<dyn Protocol>, route: Route) -> Self {
         let key = route.key.of_upgrade();
-        Self::of(Actor::Present(protocol), Route::learned(key))
+        // The number is for its name.
+        let route = Route { number: route.number, ..Route::learned(key) };
+        Self::of(Actor::Present(protocol), route)
     }
 
     fn of(actor: Actor, route: Route) -> Self {
@@ -392,7 +394,8 @@ impl Raw {
             }),
             End::TooLong => self.close(Closed::TooLong),
             End::Detach(handler) => {
-                self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key));
+                self.stage =
+                    Stage::Leaving(Successor::Thread(handler, self.route.key, self.route.id()));
             }
             End::Http(site) => self.stage = Stage::Leaving(http_successor(site)),
             // Handled by `call` already.

@@ -1,17 +1,20 @@
-//! The way from a service to the metrics of its server.
+//! The way from a service to what its server tells of itself.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use crate::execution::stuck::running::RunningCall;
 use crate::metrics::Metrics;
 
-/// Where the metrics come from.
-pub(crate) trait MetricsSource: Send + Sync {
+/// What a running server tells of itself.
+pub(crate) trait ServerState: Send + Sync {
     fn metrics(&self) -> Metrics;
+
+    fn calls(&self) -> Vec<RunningCall>;
 }
 
-/// The metrics of a running server, for its [service](crate::Service::started). Clones read the
-/// same server. It keeps nothing running.
+/// The metrics of a running server and the calls that run, for its
+/// [service](crate::Service::started). Clones read the same server. It keeps nothing running.
 ///
 /// ```
 /// use filoplume_runtime::{Monitor, Request, Response, Server, Service};
@@ -41,11 +44,11 @@ pub(crate) trait MetricsSource: Send + Sync {
 /// ```
 #[derive(Clone)]
 pub struct Monitor {
-    source: Weak<dyn MetricsSource>,
+    source: Weak<dyn ServerState>,
 }
 
 impl Monitor {
-    pub(crate) fn new(source: &Arc<dyn MetricsSource>) -> Self {
+    pub(crate) fn new(source: &Arc<dyn ServerState>) -> Self {
         Self { source: Arc::downgrade(source) }
     }
 
@@ -53,6 +56,45 @@ impl Monitor {
     /// number of routes. It takes a lock per route for a moment.
     pub fn metrics(&self) -> Option<Metrics> {
         Some(self.source.upgrade()?.metrics())
+    }
+
+    /// Returns the calls of handlers that run at this moment, with what each waits for; `None` if
+    /// the server has ended. They are ordered by how long they have been running, the longest
+    /// first, and then those that are [detached](RunningCall::is_detached). There are at most 64.
+    ///
+    /// Bodies that are produced by a reader or closure count as calls of their route. Not listed
+    /// are:
+    ///
+    /// - calls on an event loop that have been running for a few milliseconds only: those on an
+    ///   event loop write nothing, and are found when another thread takes the loop over;
+    /// - requests that the program pulls by [`Server::recv`](crate::Server::recv) or
+    ///   [`Incoming`](crate::Incoming);
+    /// - callbacks of [`Cancel`](crate::Cancel) and [`Stopping`](crate::Stopping).
+    ///
+    /// It costs some microseconds, and on Linux about 5 us for each call that has been running for
+    /// 10 ms, for which it reads `/proc`. If one of these waits for a socket, the list of the
+    /// machine's sockets is read once, which takes about a millisecond per thousand. If one may
+    /// wait for an SQLite database, it takes 10 ms more. So call it about once a second, and not on
+    /// an event loop. It makes no other thread wait.
+    ///
+    /// What a call waits for is as of one moment: [`Stuck`](crate::Stuck), which observes the
+    /// thread for longer, is more exact. The list does not need
+    /// [`stuck_after`](crate::ServerConfig::stuck_after).
+    ///
+    /// ```
+    /// use filoplume_runtime::Monitor;
+    ///
+    /// /// Writes what each handler waits for.
+    /// fn print(monitor: &Monitor) {
+    ///     for call in monitor.calls().unwrap_or_default() {
+    ///         let wait = call.wait.map(|wait| wait.to_string()).unwrap_or_default();
+    ///         println!("{:?} {:?}: {wait}", call.route, call.running);
+    ///     }
+    /// }
+    /// # let _ = print;
+    /// ```
+    pub fn calls(&self) -> Option<Vec<RunningCall>> {
+        Some(self.source.upgrade()?.calls())
     }
 }
 

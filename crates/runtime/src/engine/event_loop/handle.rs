@@ -70,6 +70,8 @@ pub(crate) struct LoopHandle {
     pub(super) running: AtomicU64,
     /// The system's ID of the current or last leader's thread. 0 if the system has none.
     leader: AtomicU32,
+    /// How often the loop was taken from a handler that did not return.
+    handed_over: AtomicU64,
 }
 
 impl LoopHandle {
@@ -90,6 +92,7 @@ impl LoopHandle {
             parked: AtomicUsize::new(0),
             running: AtomicU64::new(0),
             leader: AtomicU32::new(0),
+            handed_over: AtomicU64::new(0),
         })
     }
 
@@ -105,6 +108,11 @@ impl LoopHandle {
     /// Returns the number of connections that were parked when the loop last waited.
     pub(crate) fn parked(&self) -> usize {
         self.parked.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often the loop was taken from a handler that did not return.
+    pub(crate) fn handed_over(&self) -> u64 {
+        self.handed_over.load(Ordering::Relaxed)
     }
 
     /// Returns the route of the handler that runs, or ran last.
@@ -126,8 +134,25 @@ impl LoopHandle {
         self.engine.calls.returned(self.turn_of(turn), Instant::now());
     }
 
+    /// Records a call that keeps the loop, because no other thread can lead it.
+    #[cold]
+    fn note_kept(&self, turn: u64, held: Duration) {
+        let now = Instant::now();
+        let since = now.checked_sub(held).unwrap_or(now);
+        let caught = Caught { thread: self.leader(), route: self.running(), since };
+        // Otherwise another call may have begun, and what was read is of no use.
+        if self.slot.turn() == turn {
+            self.engine.calls.kept(self.turn_of(turn), caught);
+        }
+    }
+
     fn turn_of(&self, turn: u64) -> Turn {
-        Turn { event_loop: std::ptr::from_ref(self).addr(), turn }
+        Turn { event_loop: self.number(), turn }
+    }
+
+    /// Returns a number that tells the loop from others.
+    pub(crate) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Records the thread that leads from now on.
@@ -226,6 +251,7 @@ impl Watched for LoopHandle {
         let mut spare = self.engine.spare.lock();
         let Some(leader) = spare.take().or_else(|| self.engine.pool.reserve()) else {
             self.engine.counters.hand_overs_failed.increment();
+            self.note_kept(turn, held);
             // The route must leave the loops anyway: its next call would block another loop.
             let key = self.running().key;
             if self.slot.turn() == turn && self.engine.routes.stuck(key, held) {
@@ -239,6 +265,7 @@ impl Watched for LoopHandle {
         };
         drop(spare);
         self.engine.counters.hand_overs.increment();
+        self.handed_over.fetch_add(1, Ordering::Relaxed);
         // Between the check and the taking, the handler may have returned and another one may have
         // begun, which did not take long. The loop cannot be put back, because its leader may
         // already have found the slot empty.

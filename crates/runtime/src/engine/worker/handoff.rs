@@ -13,7 +13,7 @@ use crate::engine::incoming::IncomingRequest;
 use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo, Task};
 use crate::engine::{Backend, Engine};
-use crate::execution::key::{ExecutionKey, Route};
+use crate::execution::key::{ExecutionKey, Route, RouteId};
 use crate::protocol::http::Http;
 use crate::protocol::{Guest, Successor};
 use crate::service::blocking_stream::BlockingStream;
@@ -134,7 +134,9 @@ impl Worker<'_> {
                 connection.can_read = true;
                 Continue(connection)
             }
-            Some(Successor::Thread(handler, key)) => Break(self.detach(connection, handler, key)),
+            Some(Successor::Thread(handler, key, route)) => {
+                Break(self.detach(connection, handler, key, route))
+            }
             None => Break(Outcome::Closed(connection)),
         }
     }
@@ -145,6 +147,7 @@ impl Worker<'_> {
         mut connection: Box<Connection>,
         handler: Box<dyn FnOnce(BlockingStream) + Send>,
         key: ExecutionKey,
+        route: RouteId,
     ) -> Outcome {
         let timeout = self.engine.config.blocking_stream_timeout;
         if let Err(error) =
@@ -163,7 +166,7 @@ impl Worker<'_> {
                 let stream = BlockingStream::new(transport, unread, open);
                 let is_taken = Seat::try_take(&self.engine, key).is_some_and(|seat| {
                     let work = Box::new(move || handler(stream));
-                    self.engine.pool.submit(Task::Detached(work, seat)).is_ok()
+                    self.engine.pool.submit(Task::Detached(work, route, seat)).is_ok()
                 });
                 if is_taken {
                     self.engine.counters.upgraded.increment();

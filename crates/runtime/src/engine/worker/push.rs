@@ -30,13 +30,14 @@ impl Worker<'_> {
             self.engine.refusals.note(Refusal::ClientThreads, peer);
             return self.respond_any(reply_to, &mut Response::new(503));
         };
-        let seat = Seat::try_take(&self.engine, reply_to.route.key);
+        let route = reply_to.route;
+        let seat = Seat::try_take(&self.engine, route.key);
         let taken = seat.is_some_and(|seat| {
             let work = Box::new(move || {
                 let _open = open;
                 run();
             });
-            self.engine.pool.submit(Task::Detached(work, seat)).is_ok()
+            self.engine.pool.submit(Task::Detached(work, route.id(), seat)).is_ok()
         });
         if !taken {
             self.engine.refusals.note(Refusal::Overloaded, peer);

@@ -13,6 +13,7 @@ use super::linux::look;
 #[cfg(not(target_os = "linux"))]
 use super::other::look;
 use super::report::Stuck;
+use super::running::name_of;
 use super::slot::{Seen, ThreadSlot};
 use super::wait::Wait;
 use super::{CallId, Calls, Caught, Ended, LostState, Turn};
@@ -225,7 +226,7 @@ impl<'a> Detector<'a> {
         let request_id = slot.as_ref().and_then(|slot| slot.request_id());
         // If this succeeds, all of this belongs to the call.
         let id = self.claim(&late.call)?;
-        let route = catch_unwind(AssertUnwindSafe(|| reporter.name_of(late.route))).ok().flatten();
+        let route = name_of(reporter, late.route);
         let now_ns = nanos(self.calls.born.elapsed());
         let stuck = Stuck {
             number: 0,

@@ -1,4 +1,4 @@
-//! Finds calls that do not return, and reports what their threads wait for.
+//! Lists the calls that run, finds those that do not return, and tells what their threads wait for.
 //!
 //! A call on the pool writes its route and start into the slot of its thread. A call on an event
 //! loop writes nothing: if it lasts, the watchdog takes the loop from it and enters it in a list
@@ -10,6 +10,7 @@ pub(crate) mod history;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod report;
+pub(crate) mod running;
 pub(crate) mod slot;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -33,7 +34,7 @@ use crate::sync::atomic::{Ordering, fence};
 use history::{History, nanos};
 use slot::{Fate, Seen, ThreadSlot};
 
-/// The calls of one server that are running and may be stuck.
+/// The calls of one server that are running.
 pub(crate) struct Calls {
     /// Tells registries apart. Never 0.
     number: usize,
@@ -43,6 +44,9 @@ pub(crate) struct Calls {
     threads: Mutex<Vec<Weak<ThreadSlot>>>,
     /// The calls that have lost their loops.
     lost: Mutex<Vec<Lost>>,
+    /// Calls that have kept their loops for too long, because no other thread could lead them. Old
+    /// entries stay until they are looked at.
+    kept: Mutex<Vec<(Turn, Caught)>>,
     /// The calls that have ended after they were reported.
     ended: Mutex<Vec<Ended>>,
     sleep: WatchdogSleep,
@@ -103,6 +107,7 @@ impl Calls {
             history: stuck_after.map(History::new),
             threads: Mutex::default(),
             lost: Mutex::default(),
+            kept: Mutex::default(),
             ended: Mutex::default(),
             sleep: WatchdogSleep::new(),
         }
@@ -132,24 +137,37 @@ impl Calls {
     /// Records that a call begins on this thread, which leads no loop. Returns whether
     /// [`end`](Self::end) must be called.
     pub(crate) fn begin(&self, slot: &Arc<ThreadSlot>, route: RouteId, now: Instant) -> bool {
-        if self.history.is_none() {
-            return false;
-        }
         self.register(slot);
         if !slot.begin(route, self.ns(now)) {
             return false;
         }
-        // Publish, fence, check: either the detector sees the call before it parks, or this thread
-        // sees the detector parked.
-        fence(Ordering::SeqCst);
-        self.sleep.wake();
+        if self.history.is_some() {
+            // Publish, fence, check: either the detector sees the call before it parks, or this
+            // thread sees the detector parked.
+            fence(Ordering::SeqCst);
+            self.sleep.wake();
+        }
         true
+    }
+
+    /// Records that code begins on this thread which may hold it for as long as it wants, until the
+    /// result is dropped.
+    pub(crate) fn begin_detached(
+        &self,
+        slot: &Arc<ThreadSlot>,
+        route: RouteId,
+        now: Instant,
+    ) -> DetachedCall {
+        self.register(slot);
+        let is_noted = slot.begin_detached(route, self.ns(now));
+        DetachedCall { slot: is_noted.then(|| Arc::clone(slot)) }
     }
 
     /// Records that the call has ended.
     pub(crate) fn end(&self, slot: &Arc<ThreadSlot>, route: RouteId, took: Duration) {
+        let fate = slot.end();
         let (Some(history), took_ns) = (&self.history, nanos(took)) else { return };
-        match slot.end() {
+        match fate {
             Fate::Unnoticed => history.ended(route.key, took_ns),
             Fate::Counted => history.ended_late(route.key, took_ns, history.bound_ns(route.key, 0)),
             Fate::Reported(number) => {
@@ -161,9 +179,6 @@ impl Calls {
 
     /// Records that the loop was taken from a running call.
     pub(crate) fn lost(&self, of: Turn, caught: Caught) {
-        if self.history.is_none() {
-            return;
-        }
         let mut lost = self.lost.lock();
         if let Some(index) = lost.iter().position(|lost| lost.of == of) {
             // It has returned already.
@@ -178,7 +193,6 @@ impl Calls {
 
     /// Records that a call which has lost its loop has returned.
     pub(crate) fn returned(&self, of: Turn, now: Instant) {
-        let Some(history) = &self.history else { return };
         let mut lost = self.lost.lock();
         let Some(index) = lost.iter().position(|lost| lost.of == of) else {
             lost.push(Lost { of, state: LostState::Returned });
@@ -186,6 +200,7 @@ impl Calls {
         };
         let state = lost.swap_remove(index).state;
         drop(lost);
+        let Some(history) = &self.history else { return };
         let took_ns = |caught: Caught| nanos(now.saturating_duration_since(caught.since));
         match state {
             LostState::Running(caught) => history.ended(caught.route.key, took_ns(caught)),
@@ -235,6 +250,11 @@ impl Calls {
         self.threads.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns the name of a thread by its ID.
+    pub(crate) fn name_of_thread(&self, thread: u32) -> Option<String> {
+        self.slot_of(thread)?.thread_name.clone()
+    }
+
     fn slot_of(&self, thread: u32) -> Option<Arc<ThreadSlot>> {
         let is_it = |slot: &Arc<ThreadSlot>| thread != 0 && slot.thread == thread;
         self.threads.lock().iter().filter_map(Weak::upgrade).find(is_it)
@@ -243,6 +263,21 @@ impl Calls {
     /// Returns a time as the slots have it.
     fn ns(&self, at: Instant) -> u64 {
         nanos(at.saturating_duration_since(self.born))
+    }
+}
+
+/// Code that may hold its thread for as long as it wants. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct DetachedCall {
+    /// `None` if the thread runs a call already.
+    slot: Option<Arc<ThreadSlot>>,
+}
+
+impl Drop for DetachedCall {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            slot.end();
+        }
     }
 }
 

@@ -44,6 +44,57 @@ fn a_claimed_call_is_the_one_that_was_read() {
     });
 }
 
+/// Somebody lists the calls of a thread while they follow each other. What was read belongs to the
+/// call that is listed.
+#[test]
+fn a_listed_call_is_the_one_that_was_read() {
+    loom::model(|| {
+        let slot = Arc::new(ThreadSlot::new(1, None));
+        // Stands for all that is read of the thread.
+        let seen_of_thread = Arc::new(AtomicU64::new(0));
+        let lister = thread::spawn({
+            let (slot, of_thread) = (Arc::clone(&slot), Arc::clone(&seen_of_thread));
+            move || {
+                let Some(seen) = slot.current() else { return };
+                let other = of_thread.load(Ordering::Relaxed);
+                if slot.still_runs(seen) {
+                    assert_eq!(seen.route, route(seen.since_ns), "one call wrote both");
+                    assert!(other <= seen.since_ns, "a later call was read");
+                }
+            }
+        });
+        for call in 1..=2 {
+            assert!(slot.begin(route(call), call));
+            seen_of_thread.store(call, Ordering::Relaxed);
+            assert_eq!(slot.end(), Fate::Unnoticed, "a list is no report");
+        }
+        lister.join().unwrap();
+    });
+}
+
+/// Somebody lists a call while the detector claims it and its thread ends it.
+#[test]
+fn a_list_loses_no_claim() {
+    loom::model(|| {
+        let slot = Arc::new(ThreadSlot::new(1, None));
+        assert!(slot.begin(route(1), 1));
+        let seen = slot.current().unwrap();
+        let detector = thread::spawn({
+            let slot = Arc::clone(&slot);
+            move || slot.claim(seen)
+        });
+        let lister = thread::spawn({
+            let slot = Arc::clone(&slot);
+            move || slot.still_runs(seen)
+        });
+        let fate = slot.end();
+        let claimed = detector.join().unwrap();
+        assert_eq!(claimed.map_or(Fate::Unnoticed, Fate::Reported), fate);
+        lister.join().unwrap();
+        assert!(!slot.still_runs(seen));
+    });
+}
+
 /// A call begins while the detector parks. The detector sees it, or is woken.
 #[test]
 fn the_detector_parks_and_a_call_begins() {

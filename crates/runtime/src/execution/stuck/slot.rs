@@ -16,13 +16,15 @@ const WORDS: usize = ID_BYTES_MAX / 8;
 
 /// The phase of a call, in the lowest bits of [`ThreadSlot::state`]. The other bits number the
 /// calls.
-const PHASE: u64 = 3;
+const PHASE: u64 = 7;
 const IDLE: u64 = 0;
 const RUNNING: u64 = 1;
 /// The detector has reported the call.
 const REPORTED: u64 = 2;
 /// The detector has counted the call in the report of another one.
 const COUNTED: u64 = 3;
+/// The call may hold its thread for as long as it wants. The detector ignores it.
+const DETACHED: u64 = 4;
 
 thread_local! {
     static CURRENT: OnceCell<Arc<ThreadSlot>> = const { OnceCell::new() };
@@ -51,6 +53,12 @@ pub(super) struct Seen {
     state: u64,
     pub(super) route: RouteId,
     pub(super) since_ns: u64,
+}
+
+impl Seen {
+    pub(super) fn is_detached(self) -> bool {
+        self.state & PHASE == DETACHED
+    }
 }
 
 /// How the detector has treated a call that has ended.
@@ -92,6 +100,16 @@ impl ThreadSlot {
     /// handler may serve another server's connection on its own thread. The inner call then has no
     /// [`end`](Self::end).
     pub(super) fn begin(&self, route: RouteId, since_ns: u64) -> bool {
+        self.begin_as(RUNNING, route, since_ns)
+    }
+
+    /// As [`begin`](Self::begin), for a call that may last for as long as it wants.
+    pub(super) fn begin_detached(&self, route: RouteId, since_ns: u64) -> bool {
+        self.begin_as(DETACHED, route, since_ns)
+    }
+
+    #[inline]
+    fn begin_as(&self, phase: u64, route: RouteId, since_ns: u64) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         if state & PHASE != IDLE {
             return false;
@@ -99,7 +117,7 @@ impl ThreadSlot {
         self.route.store(route.to_bits(), Ordering::Relaxed);
         self.since_ns.store(since_ns, Ordering::Relaxed);
         // Release: who sees the number of the call sees its route and its start.
-        self.state.store(state.wrapping_add(PHASE + 1) | RUNNING, Ordering::Release);
+        self.state.store(state.wrapping_add(PHASE + 1) | phase, Ordering::Release);
         true
     }
 
@@ -115,10 +133,15 @@ impl ThreadSlot {
         }
     }
 
-    /// Returns the running call, unless it was reported or counted.
+    /// Returns the running call, unless it was reported or counted, or is detached.
     pub(super) fn running(&self) -> Option<Seen> {
+        self.current().filter(|seen| seen.state & PHASE == RUNNING)
+    }
+
+    /// Returns the running call.
+    pub(super) fn current(&self) -> Option<Seen> {
         let state = self.state.load(Ordering::Acquire);
-        if state & PHASE != RUNNING {
+        if state & PHASE == IDLE {
             return None;
         }
         let route = RouteId::from_bits(self.route.load(Ordering::Relaxed));
@@ -135,6 +158,17 @@ impl ThreadSlot {
     /// Marks a call as counted in the report of another one. Returns whether it is still running.
     pub(super) fn count(&self, seen: Seen) -> bool {
         self.set_phase(seen, COUNTED)
+    }
+
+    /// Returns whether a call is still running, whatever its phase. All that was read of this slot
+    /// and of its thread since [`current`](Self::current) belongs to the call if it is.
+    pub(super) fn still_runs(&self, seen: Seen) -> bool {
+        let is_it = |state: u64| {
+            (state & !PHASE == seen.state & !PHASE && state & PHASE != IDLE).then_some(state)
+        };
+        // A write of the same value, released for `end` as in `set_phase`. A load could be ordered
+        // before the reads.
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, is_it).is_ok()
     }
 
     fn set_phase(&self, seen: Seen, phase: u64) -> bool {
@@ -290,6 +324,36 @@ mod tests {
         assert_eq!(slot.claim(seen), None);
         assert!(!slot.count(seen));
         assert_eq!(slot.end(), Fate::Unnoticed);
+    }
+
+    #[test]
+    fn a_call_still_runs_until_it_has_ended_whatever_was_reported() {
+        let slot = ThreadSlot::new(1, None);
+        assert!(slot.begin(route(1), 10));
+        let seen = slot.current().unwrap();
+        assert!(slot.still_runs(seen));
+        let number = slot.claim(seen).unwrap();
+        assert!(slot.still_runs(seen));
+        assert_eq!(slot.current().unwrap().route, route(1));
+        assert_eq!(slot.end(), Fate::Reported(number));
+        assert_eq!(slot.current(), None);
+        assert!(!slot.still_runs(seen));
+        // The same route, at the same time.
+        assert!(slot.begin(route(1), 10));
+        assert!(!slot.still_runs(seen));
+    }
+
+    #[test]
+    fn a_detached_call_is_listed_and_not_reported() {
+        let slot = ThreadSlot::new(1, None);
+        assert!(slot.begin_detached(route(1), 10));
+        assert!(!slot.begin(route(2), 20));
+        assert_eq!(slot.running(), None);
+        let seen = slot.current().unwrap();
+        assert!(seen.is_detached() && slot.still_runs(seen));
+        assert_eq!(slot.end(), Fate::Unnoticed);
+        assert!(slot.begin(route(2), 20));
+        assert!(!slot.current().unwrap().is_detached());
     }
 
     #[test]

@@ -12,12 +12,12 @@ const MILLI: Duration = Duration::from_millis(1);
 const FLOOR: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-struct Told(Mutex<Vec<Stuck>>);
+pub(in crate::execution::stuck) struct Told(Mutex<Vec<Stuck>>);
 
 impl Told {
     /// Returns what was told since the last call: the route, and `None` at the start of a call or
     /// how long it took in all.
-    fn take(&self) -> Vec<(String, Option<Duration>)> {
+    pub(in crate::execution::stuck) fn take(&self) -> Vec<(String, Option<Duration>)> {
         let told = std::mem::take(&mut *self.0.lock());
         let short = |stuck: Stuck| (stuck.route.unwrap(), stuck.has_ended.then_some(stuck.running));
         told.into_iter().map(short).collect()
@@ -42,11 +42,11 @@ impl Reporter for Told {
     }
 }
 
-fn route(number: u32) -> RouteId {
+pub(in crate::execution::stuck) fn route(number: u32) -> RouteId {
     Route { number, ..Route::learned(ExecutionKey::numbered(number)) }.id()
 }
 
-fn slot(thread: u32) -> Arc<ThreadSlot> {
+pub(in crate::execution::stuck) fn slot(thread: u32) -> Arc<ThreadSlot> {
     Arc::new(ThreadSlot::new(thread, Some(format!("thread {thread}"))))
 }
 
@@ -58,7 +58,7 @@ fn ended(number: u32, took: Duration) -> (String, Option<Duration>) {
     (format!("route {number}"), Some(took))
 }
 
-fn look(_: u32) -> (Wait, Vec<String>) {
+pub(in crate::execution::stuck) fn look(_: u32) -> (Wait, Vec<String>) {
     (Wait::Computing, Vec::new())
 }
 
@@ -215,18 +215,6 @@ fn reports_are_limited_and_those_left_out_are_counted() {
     detector.sweep(&told, start + 3 * FLOOR);
     assert_eq!(told.last().unreported, 24);
     assert_eq!(told.take(), [began(41)]);
-}
-
-#[test]
-fn nothing_is_recorded_if_nothing_is_reported() {
-    let (calls, thread) = (Calls::new(None), slot(1));
-    assert!(!calls.begin(&thread, route(7), calls.born));
-    let of = Turn { event_loop: 1, turn: 3 };
-    calls.lost(of, Caught { thread: 5, route: route(7), since: calls.born });
-    calls.returned(of, calls.born);
-    calls.returned(of, calls.born);
-    assert!(calls.lost.lock().is_empty());
-    assert!(calls.threads.lock().is_empty());
 }
 
 /// A pool starts threads and ends them for as long as the server runs.

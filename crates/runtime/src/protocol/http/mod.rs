@@ -192,7 +192,7 @@ impl Http {
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match std::mem::replace(&mut self.stage, Stage::Closing { lingers: false }) {
             Stage::Leaving(Upgrade::Thread(handler), route) => {
-                Some(Successor::Thread(handler, route.key.of_upgrade()))
+                Some(Successor::Thread(handler, route.key.of_upgrade(), route.id()))
             }
             Stage::Leaving(Upgrade::Protocol(protocol), route) => {
                 Some(Successor::Guest(Guest::Raw(Box::new(Raw::upgraded(protocol, route)))))

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::wait::Wait;
 use memory::Memory;
+use sockets::Sockets;
 use system_calls::Call;
 
 /// How often a thread is looked at, and how long to wait before the next time. A thread that
@@ -49,7 +50,7 @@ pub(super) fn look(thread: u32) -> (Wait, Vec<String>) {
         if index > 0 {
             thread::sleep(LOOK_INTERVAL);
         }
-        let wait = wait_of(thread, &memory);
+        let wait = wait_of(thread, &memory, &Sockets::default());
         match waits.iter_mut().find(|(known, _)| *known == wait) {
             Some((_, times)) => *times += 1,
             None => waits.push((wait, 1)),
@@ -71,11 +72,39 @@ pub(super) fn look(thread: u32) -> (Wait, Vec<String>) {
     (wait, Vec::new())
 }
 
-fn wait_of(thread: u32, memory: &Memory) -> Wait {
+/// Returns what each of these threads waits for at this moment. It costs some 5 us per thread. If
+/// one waits for a socket, the tables of sockets are read once. If one sleeps as long as SQLite
+/// does, the locks of files are read twice.
+pub(super) fn glance(threads: &[u32]) -> Vec<Wait> {
+    let memory = Memory::open();
+    let sockets = Sockets::default();
+    let wait_of = |&thread: &u32| wait_of(thread, &memory, &sockets);
+    let mut waits: Vec<Wait> = threads.iter().map(wait_of).collect();
+    let may_be_sqlite = |wait: &Wait| match wait {
+        Wait::Sleep { time } => time.is_some_and(locks::is_busy_delay),
+        _ => false,
+    };
+    if !waits.iter().any(may_be_sqlite) {
+        return waits;
+    }
+    let locks = locks::sqlite_locks();
+    if locks.is_empty() {
+        return waits;
+    }
+    thread::sleep(LOOK_INTERVAL);
+    if let Some(sqlite) = locks::sqlite_wait(&locks) {
+        for wait in waits.iter_mut().filter(|wait| may_be_sqlite(wait)) {
+            *wait = sqlite.clone();
+        }
+    }
+    waits
+}
+
+fn wait_of(thread: u32, memory: &Memory, sockets: &Sockets) -> Wait {
     match moment(thread) {
         Some(Moment::AtWork) => Wait::Computing,
         Some(Moment::PageFault) => Wait::Disk,
-        Some(Moment::InCall(call)) => system_calls::wait(&call, memory),
+        Some(Moment::InCall(call)) => system_calls::wait(&call, memory, sockets),
         None => by_channel(thread),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::SystemCall;
 use super::memory::Memory;
-use super::sockets;
+use super::sockets::Sockets;
 use crate::execution::stuck::wait::Wait;
 
 /// What a system call does, as far as it matters here.
@@ -144,15 +144,17 @@ impl Call {
 }
 
 /// Returns what a thread waits for in this call.
-pub(super) fn wait(system_call: &SystemCall, memory: &Memory) -> Wait {
+pub(super) fn wait(system_call: &SystemCall, memory: &Memory, sockets: &Sockets) -> Wait {
     let SystemCall { number, args, .. } = *system_call;
     let known = CALLS.iter().find(|(known, _)| *known == number);
     let Some(&(_, call)) = known else { return Wait::SystemCall { number } };
     match call {
-        Call::Read | Call::Write => descriptor(call, args[0]),
-        Call::Receive | Call::Send | Call::Connect | Call::Accept => descriptor(call, args[0]),
-        Call::Poll => polled(args[0], args[1], memory),
-        Call::Select => selected(&args, memory),
+        Call::Read | Call::Write => descriptor(call, args[0], sockets),
+        Call::Receive | Call::Send | Call::Connect | Call::Accept => {
+            descriptor(call, args[0], sockets)
+        }
+        Call::Poll => polled(args[0], args[1], memory, sockets),
+        Call::Select => selected(&args, memory, sockets),
         Call::Epoll => Wait::Descriptor { doing: call.doing(), what: "events (epoll)" },
         Call::Futex => Wait::Lock { kind: lock_kind(&args, memory) },
         Call::Sleep => Wait::Sleep { time: time_at(args[0], memory) },
@@ -169,13 +171,13 @@ pub(super) fn wait(system_call: &SystemCall, memory: &Memory) -> Wait {
 }
 
 /// Returns what a descriptor is.
-fn descriptor(call: Call, descriptor: u64) -> Wait {
+fn descriptor(call: Call, descriptor: u64, sockets: &Sockets) -> Wait {
     let doing = call.doing();
     let target = fs::read_link(format!("/proc/self/fd/{descriptor}"));
     let target = target.unwrap_or_default();
     let target = target.to_string_lossy();
     if let Some(inode) = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
-        return Wait::Socket { doing, peer: sockets::peer(inode) };
+        return Wait::Socket { doing, peer: sockets.peer(inode) };
     }
     let what = match &*target {
         "" => "a descriptor",
@@ -188,25 +190,26 @@ fn descriptor(call: Call, descriptor: u64) -> Wait {
 }
 
 /// Returns the first socket of several descriptors, or what the first of them is.
-fn first_of(descriptors: &[u64]) -> Wait {
-    let mut waits = descriptors.iter().map(|&number| descriptor(Call::Poll, number)).peekable();
+fn first_of(descriptors: &[u64], sockets: &Sockets) -> Wait {
+    let wait = |&number: &u64| descriptor(Call::Poll, number, sockets);
+    let mut waits = descriptors.iter().map(wait).peekable();
     let Some(first) = waits.peek().cloned() else { return Wait::Sleep { time: None } };
     waits.find(|wait| matches!(wait, Wait::Socket { .. })).unwrap_or(first)
 }
 
 /// Reads an array of `struct pollfd`: a descriptor and two sets of events, 8 bytes.
-fn polled(address: u64, count: u64, memory: &Memory) -> Wait {
+fn polled(address: u64, count: u64, memory: &Memory, sockets: &Sockets) -> Wait {
     let mut bytes = [0; 8 * POLLED_MAX];
     let length = usize::try_from(count).unwrap_or(usize::MAX).min(POLLED_MAX) * 8;
     let polled = memory.read(address, &mut bytes[..length]);
     let numbers = polled.chunks_exact(8).filter_map(|entry| entry.first_chunk());
     // Negative ones are ignored.
     let numbers = numbers.filter_map(|&bytes| u64::try_from(i32::from_ne_bytes(bytes)).ok());
-    first_of(&numbers.collect::<Vec<_>>())
+    first_of(&numbers.collect::<Vec<_>>(), sockets)
 }
 
 /// Reads the sets of a `select`: descriptors to read, and to write.
-fn selected(args: &[u64; 6], memory: &Memory) -> Wait {
+fn selected(args: &[u64; 6], memory: &Memory, sockets: &Sockets) -> Wait {
     let mut numbers = Vec::new();
     for address in [args[1], args[2]].into_iter().filter(|&address| address != 0) {
         let mut bytes = [0; 128];
@@ -215,7 +218,7 @@ fn selected(args: &[u64; 6], memory: &Memory) -> Wait {
         let bits = (0..8 * set.len()).filter(|bit| set[bit / 8] >> (bit % 8) & 1 == 1);
         numbers.extend(bits.take(POLLED_MAX).map(|bit| bit as u64));
     }
-    first_of(&numbers)
+    first_of(&numbers, sockets)
 }
 
 fn time_at(address: u64, memory: &Memory) -> Option<Duration> {

@@ -1,0 +1,95 @@
+//! What a running server tells of itself: its metrics, and the calls that run.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use crate::engine::event_loop::LoopHandle;
+use crate::engine::{Backend, Engine};
+use crate::execution::key::{ExecutionKey, RouteId};
+use crate::execution::stuck::detector::Reporter;
+use crate::execution::stuck::report::Stuck;
+use crate::execution::stuck::running::RunningCall;
+use crate::execution::watchdog::Watched;
+use crate::metrics::{Gauges, LoopMetrics, Metrics, Parts, Phase};
+use crate::service::monitor::ServerState;
+
+impl Engine {
+    pub(crate) fn metrics(&self) -> Metrics {
+        let incoming = match &self.backend {
+            Backend::Service { .. } | Backend::Tcp(_) => 0,
+            Backend::Program(queue) => queue.len(),
+        };
+        let phase = self.phase();
+        // The handle of a loop that has ended lives as long as its last connection.
+        let handles = self.handles().filter(|_| phase != Phase::Stopped);
+        let loops = handles.map(|handle| self.read_loop(&handle)).collect();
+        let gauges = Gauges {
+            phase,
+            incoming,
+            waiting: self.seats.waiting(),
+            connections_max: self.connections_max,
+            memory_used: self.memory.used(),
+            memory_max: self.memory.bytes_max(),
+        };
+        let routes = self.routes.read(&|number| self.route_name(number));
+        let parts = Parts { pool: self.pool.metrics(), routes, loops };
+        self.counters.read(&self.refusals, parts, gauges)
+    }
+
+    fn read_loop(&self, handle: &LoopHandle) -> LoopMetrics {
+        LoopMetrics {
+            thread: self.calls.name_of_thread(handle.leader()),
+            connections: handle.connections() as u64,
+            parked: handle.parked() as u64,
+            handed_over: handle.handed_over(),
+        }
+    }
+
+    fn handles(&self) -> impl Iterator<Item = Arc<LoopHandle>> + '_ {
+        self.loops.get().into_iter().flatten().filter_map(Weak::upgrade)
+    }
+
+    /// Returns the service's name for a route that it has numbered.
+    pub(crate) fn route_name(&self, number: u32) -> Option<String> {
+        match &self.backend {
+            Backend::Service(site) => site.service.route_name(number),
+            Backend::Program(_) | Backend::Tcp(_) => None,
+        }
+    }
+}
+
+impl ServerState for Engine {
+    fn metrics(&self) -> Metrics {
+        self.metrics()
+    }
+
+    fn calls(&self) -> Vec<RunningCall> {
+        let turn_of = |event_loop| {
+            let handle = self.handles().find(|handle| handle.number() == event_loop)?;
+            Some(handle.turn())
+        };
+        self.calls.list(self, &turn_of, Instant::now())
+    }
+}
+
+impl Reporter for Engine {
+    fn name_of(&self, route: RouteId) -> Option<String> {
+        match route.number() {
+            Some(number) => {
+                Some(self.route_name(number).unwrap_or_else(|| format!("route {number}")))
+            }
+            None => self.routes.name_of(route.key, &|number| self.route_name(number)),
+        }
+    }
+
+    fn calls_on_loops(&self, key: ExecutionKey) -> u64 {
+        self.routes.calls_on_loops(key)
+    }
+
+    fn tell(&self, stuck: &Stuck) {
+        match &self.backend {
+            Backend::Service(site) => site.service.stuck(stuck),
+            Backend::Program(_) | Backend::Tcp(_) => stuck.warn(),
+        }
+    }
+}
