@@ -7,6 +7,8 @@
 
 mod live;
 mod tls;
+#[cfg(feature = "top")]
+pub(crate) mod top;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,8 @@ use http::Method;
 
 use self::live::LiveArguments;
 use self::tls::TlsArguments;
+#[cfg(feature = "top")]
+use self::top::TopArguments;
 use crate::plan::{End, HttpRequest, Plan, Protocol, Requests, Template};
 use crate::target::Target;
 use crate::units::{parse_count, parse_duration, parse_rate, parse_share};
@@ -67,6 +71,9 @@ pub(crate) enum Command {
         #[arg(short, long)]
         threads: Option<usize>,
     },
+    /// Shows the console of an app in the terminal: what its requests, threads and routes do now.
+    #[cfg(feature = "top")]
+    Top(TopArguments),
 }
 
 #[derive(Args, Debug)]
@@ -330,16 +337,7 @@ impl LoadArguments {
     }
 
     fn headers(&self) -> Result<Headers, String> {
-        let mut headers = Headers::new();
-        for header in &self.headers {
-            let (name, value) = header
-                .split_once(':')
-                .ok_or_else(|| format!("{header:?} is not a header; write 'Name: value'"))?;
-            headers
-                .append(name.trim(), value.trim())
-                .map_err(|error| format!("{header:?} is not a valid header: {error}"))?;
-        }
-        Ok(headers)
+        headers_of(&self.headers)
     }
 
     fn content(&self) -> Result<Vec<u8>, String> {
@@ -374,6 +372,20 @@ impl LoadArguments {
             )),
         }
     }
+}
+
+/// Returns the headers of lines such as `Name: value`.
+fn headers_of(lines: &[String]) -> Result<Headers, String> {
+    let mut headers = Headers::new();
+    for line in lines {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| format!("{line:?} is not a header; write 'Name: value'"))?;
+        headers
+            .append(name.trim(), value.trim())
+            .map_err(|error| format!("{line:?} is not a valid header: {error}"))?;
+    }
+    Ok(headers)
 }
 
 fn bounded(name: &str, value: usize, least: usize, most: usize) -> Result<usize, String> {

@@ -15,7 +15,7 @@ use crate::retry::Retry;
 use crate::shared::{Budget, Shared};
 use crate::tally::{ErrorKind, Tally};
 use crate::target::Address;
-use crate::tls::TlsStream;
+use crate::tls::{Tls, TlsStream};
 use crate::units::{Nanos, SECOND, nanos};
 
 /// Longest time that a read blocks before the clock is read.
@@ -75,7 +75,8 @@ impl Slot {
     }
 }
 
-trait Socket: Read + Write + Send {}
+/// A blocking socket.
+pub(crate) trait Socket: Read + Write + Send {}
 
 impl Socket for TcpStream {}
 impl Socket for UnixStream {}
@@ -206,7 +207,9 @@ impl Client<'_> {
         // A connect cannot be interrupted, so its timeout is at most the rest of the run.
         let left =
             Duration::from_nanos(self.end.saturating_sub(begun)).max(Duration::from_millis(1));
-        match connect(self.plan, self.plan.timeout.min(left)) {
+        let plan = self.plan;
+        let timeout = plan.timeout.min(left);
+        match connect(&plan.address, plan.tls.as_ref(), timeout, READ_TIMEOUT) {
             Ok((stream, is_resumed)) => {
                 if let Some(is_resumed) = is_resumed {
                     self.tally.handshake(begun, is_resumed);
@@ -284,23 +287,29 @@ impl Client<'_> {
     }
 }
 
-/// Also returns whether a TLS session was resumed.
-fn connect(plan: &Plan, timeout: Duration) -> io::Result<(Box<dyn Socket>, Option<bool>)> {
-    match &plan.address {
+/// Connects within `timeout`. Reads and writes of the socket take `tick` at most. Also returns
+/// whether a TLS session was resumed.
+pub(crate) fn connect(
+    address: &Address,
+    tls: Option<&Tls>,
+    timeout: Duration,
+    tick: Duration,
+) -> io::Result<(Box<dyn Socket>, Option<bool>)> {
+    match address {
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, timeout)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(READ_TIMEOUT))?;
-            stream.set_write_timeout(Some(READ_TIMEOUT))?;
-            let Some(tls) = &plan.tls else { return Ok((Box::new(stream), None)) };
+            stream.set_read_timeout(Some(tick))?;
+            stream.set_write_timeout(Some(tick))?;
+            let Some(tls) = tls else { return Ok((Box::new(stream), None)) };
             let stream = shake_hands(tls.begin(stream)?, timeout)?;
             let is_resumed = stream.is_resumed();
             Ok((Box::new(stream), Some(is_resumed)))
         }
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(READ_TIMEOUT))?;
-            stream.set_write_timeout(Some(READ_TIMEOUT))?;
+            stream.set_read_timeout(Some(tick))?;
+            stream.set_write_timeout(Some(tick))?;
             Ok((Box::new(stream), None))
         }
     }

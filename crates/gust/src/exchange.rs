@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use filoplume_http1::{Limits, PeerClosed, ResponseEvent, ResponseHead, ResponseReader};
 use filoplume_websocket::Decoder;
 
+use crate::arrival::SEARCHED_BYTES;
 use crate::event_stream::EventParser;
 use crate::plan::{Plan, Protocol, Template};
 use crate::tally::{ErrorKind, Tally};
@@ -380,7 +381,7 @@ impl ResponseState {
             Protocol::WebSocket => Self::WebSocket { decoder: None },
             Protocol::Events => Self::Events {
                 reader: ResponseReader::new(),
-                parser: EventParser::default(),
+                parser: EventParser::keeping(SEARCHED_BYTES),
                 is_open: false,
             },
         }

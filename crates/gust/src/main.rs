@@ -36,6 +36,8 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "without_tls.rs"]
 mod tls;
+#[cfg(feature = "top")]
+mod top;
 mod transport;
 mod units;
 mod url_list;
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
     let result = match &arguments.command {
         Some(Command::Echo { listen, threads }) => serve::echo(listen, *threads).map(|()| true),
         Some(Command::Serve { listen, threads }) => serve::serve(listen, *threads).map(|()| true),
+        #[cfg(feature = "top")]
+        Some(Command::Top(arguments)) => top::show(arguments).map(|()| true),
         None => measure(&arguments.load),
     };
     match result {

@@ -98,6 +98,17 @@ const LAYERS: &[Layer] = &[
         never: &["mio", "Instant", "TcpStream", "UnixStream", "Worker", "Connection"],
         because: "the meaning, schedule and results of requests need no socket and no clock",
     },
+    Layer {
+        files: &[
+            "crates/gust/src/top/cells.rs",
+            "crates/gust/src/top/panes.rs",
+            "crates/gust/src/top/rows.rs",
+            "crates/gust/src/top/snapshot.rs",
+            "crates/gust/src/top/view.rs",
+        ],
+        never: &["crossterm", "Instant", "SystemTime", "TcpStream", "UnixStream"],
+        because: "what `gust top` shows needs no terminal, no socket and no clock",
+    },
 ];
 
 /// The rooms of each crate, from the bottom up. A room may import from the rooms in the rows above
@@ -186,7 +197,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["shared", "collector"],
             &["connection", "request_source", "run", "progress"],
             &["blocking", "worker", "compare", "report"],
-            &["load", "serve"],
+            &["load", "serve", "top"],
         ],
     ),
 ];

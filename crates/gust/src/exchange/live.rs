@@ -119,7 +119,7 @@ impl Exchange {
                     self.pending.clear();
                 }
                 Some(ResponseEvent::Content(content)) => {
-                    parser.receive(content, |data| arrivals.push(sent_at(data)));
+                    parser.receive(content, |event| arrivals.push(sent_at(event.data)));
                     for sent_at in arrivals.drain(..) {
                         self.arrived(sent_at, now, tally);
                     }

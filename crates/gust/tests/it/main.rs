@@ -17,3 +17,5 @@ mod reports;
 mod servers;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "top")]
+mod top;

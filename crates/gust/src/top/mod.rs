@@ -1,0 +1,90 @@
+//! `gust top`: shows the console of an app in a terminal.
+//!
+//! A thread reads the feed (`follow`) into `snapshot`s. The `view` keeps two of them, from which
+//! rates are computed, and makes lines for any size (`rows`, `panes`, `cells`). The `screen` has
+//! the terminal and its keys. Nothing else knows a terminal, and nothing but `follow` a socket.
+
+mod cells;
+mod follow;
+mod panes;
+mod rows;
+mod screen;
+mod snapshot;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use self::follow::{Trouble, follow};
+use self::screen::Screen;
+use self::snapshot::Snapshot;
+use self::view::View;
+use crate::args::top::{Feed, TopArguments};
+
+/// How long to wait before the feed is asked for again, at first and at most.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// What the thread that reads the feed has to say.
+#[derive(Debug)]
+pub(crate) enum Update {
+    Snapshot(Box<Snapshot>),
+    Trouble(String),
+    /// The feed has never come, so the command line is probably wrong.
+    Failed(String),
+}
+
+/// Shows the console until the user quits.
+pub(crate) fn show(arguments: &TopArguments) -> Result<(), String> {
+    let feed = arguments.feed()?;
+    if arguments.once || !io::stdout().is_terminal() {
+        return once(&feed);
+    }
+    let view = View::new(snapshot::escape(&feed.target.authority));
+    let (updates, updated) = mpsc::channel();
+    // It ends with the process.
+    thread::spawn(move || read(&feed, &updates));
+    Screen::open()?.run(view, &updated)
+}
+
+/// Prints what two snapshots say.
+fn once(feed: &Feed) -> Result<(), String> {
+    let mut view = View::new(String::new());
+    let mut snapshots = 0;
+    let followed = follow(feed, &mut |snapshot| {
+        view.update(snapshot);
+        snapshots += 1;
+        if snapshots < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    followed.map_err(|trouble| trouble.message)?;
+    crate::print(&view.text());
+    Ok(())
+}
+
+/// Reads the feed, again and again, until nobody listens.
+fn read(feed: &Feed, updates: &mpsc::Sender<Update>) {
+    let mut is_known = false;
+    let mut pause = RETRY_MIN;
+    loop {
+        let followed = follow(feed, &mut |snapshot| {
+            is_known = true;
+            pause = RETRY_MIN;
+            match updates.send(Update::Snapshot(Box::new(snapshot))) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        let Err(Trouble { message, is_lasting }) = followed else { return };
+        let update = if is_known { Update::Trouble(message) } else { Update::Failed(message) };
+        if updates.send(update).is_err() || !is_known {
+            return;
+        }
+        // A server that is deployed again may have no console for a while.
+        pause = if is_lasting { RETRY_MAX } else { pause };
+        thread::sleep(pause);
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+}

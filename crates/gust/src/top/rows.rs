@@ -1,0 +1,254 @@
+//! The values of a snapshot as people read them.
+
+use super::cells::{Cell, Column, Line, Look, Size, table};
+use super::snapshot::{Call, EventLoop, Limit, Route, Snapshot, Story, Text};
+use super::view::{Rates, Sort};
+use crate::units;
+
+/// From here on a limit is shown as a warning, and as bad.
+const NEARLY_FULL: f64 = 0.8;
+const FULL: f64 = 0.95;
+
+/// What is shown for a value that is not known.
+const UNKNOWN: &str = "-";
+
+/// Returns what is true of the whole server.
+pub(super) fn totals(now: &Snapshot, requests_per_second: Option<f64>) -> Vec<Cell> {
+    let phase = now.phase.as_str();
+    let look = match phase {
+        "serving" => Look::Good,
+        "stopped" => Look::Bad,
+        _ => Look::Warning,
+    };
+    let phase = if phase.is_empty() { "unknown phase" } else { phase };
+    let waiting = now.requests.waiting;
+    let has_waiting = waiting.is_some_and(|waiting| waiting > 0.0);
+    let (connections, threads, memory) = (now.connections, now.threads, now.memory);
+    vec![
+        Cell::new(phase, look),
+        Cell::plain(format!("up {}", uptime(now.uptime_s))),
+        Cell::plain(format!("{} requests/s", rate(requests_per_second))),
+        Cell::plain(format!("{} active", count(now.requests.active))),
+        Cell::new(
+            format!("{} waiting", count(waiting)),
+            if has_waiting { Look::Warning } else { Look::Plain },
+        ),
+        Cell::plain(format!(
+            "connections {} of {}, {} idle",
+            count(connections.open),
+            count(connections.max),
+            count(connections.idle)
+        )),
+        Cell::plain(format!(
+            "threads {} busy of {}, at most {}",
+            count(threads.busy),
+            count(threads.total),
+            count(threads.max)
+        )),
+        Cell::plain(format!("memory {} of {}", bytes(memory.used), bytes(memory.max))),
+    ]
+}
+
+/// Returns each limit with how full it is, the fullest first.
+pub(super) fn limits(now: &Snapshot) -> Vec<Cell> {
+    let share = |limit: &Limit| {
+        let (used, max) = (limit.used?, limit.max?);
+        (max > 0.0).then(|| used / max)
+    };
+    let mut limits: Vec<_> = now.limits.iter().map(|limit| (limit, share(limit))).collect();
+    limits.sort_by(|(_, one), (_, other)| descending(*one, *other));
+    let cell = |(limit, share): (&Limit, Option<f64>)| {
+        let look = match share {
+            Some(share) if share >= FULL => Look::Bad,
+            Some(share) if share >= NEARLY_FULL => Look::Warning,
+            _ => Look::Plain,
+        };
+        let full = share.map_or(UNKNOWN.to_owned(), |share| format!("{:.0} %", share * 100.0));
+        Cell::new(format!("{} {full}", limit.name.as_str()), look)
+    };
+    limits.into_iter().map(cell).collect()
+}
+
+pub(super) fn loops(now: &Snapshot) -> Vec<Cell> {
+    let cell = |event_loop: &EventLoop| {
+        let (thread, connections) = (text(&event_loop.thread), count(event_loop.connections));
+        let mut item = format!("{thread}: {connections} open, {} idle", count(event_loop.idle));
+        if let Some(times) = event_loop.handed_over.filter(|&times| times > 0.0) {
+            item.push_str(&format!(", handed over {}x", count(Some(times))));
+        }
+        Cell::plain(item)
+    };
+    now.loops.iter().map(cell).collect()
+}
+
+pub(super) fn refusals(now: &Snapshot) -> Vec<Cell> {
+    let refusals = now.refusals.iter().filter(|refusal| refusal.count.is_some_and(|it| it > 0.0));
+    refusals
+        .map(|refusal| Cell::plain(format!("{} {}", refusal.reason.as_str(), count(refusal.count))))
+        .collect()
+}
+
+/// Returns the table of running calls, the longest first.
+pub(super) fn calls(now: &Snapshot, width: usize) -> Vec<Line> {
+    const COLUMNS: [Column; 6] = [
+        Column { title: "TIME", size: Size::Number(7), from_width: 0 },
+        Column { title: "RUNS", size: Size::Text(4), from_width: 60 },
+        Column { title: "ROUTE", size: Size::Share(2), from_width: 0 },
+        Column { title: "ITS THREAD", size: Size::Share(3), from_width: 0 },
+        Column { title: "REQUEST", size: Size::Text(16), from_width: 110 },
+        Column { title: "THREAD", size: Size::Text(14), from_width: 110 },
+    ];
+    let row = |call: &Call| {
+        // The heading says whose it is.
+        let waits_for = call.waits_for.as_ref().map_or("", Text::as_str);
+        let waits_for = waits_for
+            .strip_prefix("its thread ")
+            .or_else(|| waits_for.strip_prefix("it "))
+            .unwrap_or(waits_for);
+        vec![
+            Cell::plain(millis(call.running_ms)),
+            Cell::new(text(&call.runs), Look::Dim),
+            Cell::plain(text(&call.route)),
+            Cell::plain(waits_for),
+            Cell::new(text(&call.request_id), Look::Dim),
+            Cell::new(text(&call.thread), Look::Dim),
+        ]
+    };
+    table(&COLUMNS, now.calls.iter().map(row).collect(), width)
+}
+
+/// Sorts routes, the highest value first. Unknown values come last.
+pub(super) fn sorted(mut routes: Vec<(&Route, Rates)>, sort: Sort) -> Vec<(&Route, Rates)> {
+    let key = |(route, rates): &(&Route, Rates)| match sort {
+        // Before there are rates, and among routes that are idle, those that were busiest.
+        Sort::Requests => (rates.requests, route.requests),
+        Sort::P99 => (route.p99_ms, route.requests),
+        Sort::Waiting => (rates.waiting, route.waiting_s),
+        Sort::Computing => (rates.computing, route.computing_s),
+    };
+    routes.sort_by(|one, other| {
+        let ((first, second), (other_first, other_second)) = (key(one), key(other));
+        descending(first, other_first).then_with(|| descending(second, other_second))
+    });
+    routes
+}
+
+pub(super) fn routes(routes: &[(&Route, Rates)], sort: Sort, width: usize) -> Vec<Line> {
+    let columns = [
+        Column { title: "ROUTE", size: Size::Share(2), from_width: 0 },
+        Column { title: "REQ/S", size: Size::Number(8), from_width: 0 },
+        Column { title: "P99", size: Size::Number(8), from_width: 0 },
+        Column { title: "MEDIAN", size: Size::Number(8), from_width: 90 },
+        Column { title: "WAIT", size: Size::Number(7), from_width: 50 },
+        Column { title: "COMP", size: Size::Number(7), from_width: 50 },
+        Column { title: "ERR/S", size: Size::Number(6), from_width: 70 },
+        Column { title: "ACTIVE", size: Size::Number(6), from_width: 100 },
+        Column { title: "RUNS", size: Size::Text(4), from_width: 70 },
+        Column { title: "WHY", size: Size::Share(1), from_width: 120 },
+    ];
+    let row = |(route, rates): &(&Route, Rates)| {
+        let has_errors = rates.errors.is_some_and(|errors| errors > 0.0);
+        let chosen = |sorts: Sort, text: String| {
+            Cell::new(text, if sort == sorts { Look::Good } else { Look::Plain })
+        };
+        vec![
+            Cell::plain(route.name()),
+            chosen(Sort::Requests, rate(rates.requests)),
+            chosen(Sort::P99, millis(route.p99_ms)),
+            Cell::plain(millis(route.median_ms)),
+            chosen(Sort::Waiting, rate(rates.waiting)),
+            chosen(Sort::Computing, rate(rates.computing)),
+            Cell::new(rate(rates.errors), if has_errors { Look::Bad } else { Look::Plain }),
+            Cell::plain(count(route.active)),
+            Cell::plain(text(&route.runs)),
+            Cell::new(text(&route.why), Look::Dim),
+        ]
+    };
+    table(&columns, routes.iter().map(row).collect(), width)
+}
+
+pub(super) fn stories(now: &Snapshot, width: usize) -> Vec<Line> {
+    const COLUMNS: [Column; 4] = [
+        Column { title: "AGO", size: Size::Number(7), from_width: 0 },
+        Column { title: "KIND", size: Size::Text(7), from_width: 50 },
+        Column { title: "STORY", size: Size::Share(1), from_width: 0 },
+        Column { title: "REQUEST", size: Size::Text(16), from_width: 110 },
+    ];
+    let row = |story: &Story| {
+        let ago = now.at_ms.zip(story.at_ms).map(|(now, then)| (now - then).max(0.0));
+        let look = match story.kind.as_ref().map(Text::as_str) {
+            Some("failed") => Look::Bad,
+            _ => Look::Warning,
+        };
+        vec![
+            Cell::plain(seconds(ago)),
+            Cell::new(text(&story.kind), look),
+            Cell::plain(story.text.as_str()),
+            Cell::new(text(&story.request_id), Look::Dim),
+        ]
+    };
+    table(&COLUMNS, now.stories.iter().map(row).collect(), width)
+}
+
+fn descending(one: Option<f64>, other: Option<f64>) -> std::cmp::Ordering {
+    let value = |value: Option<f64>| value.unwrap_or(f64::NEG_INFINITY);
+    value(other).total_cmp(&value(one))
+}
+
+fn text(text: &Option<Text>) -> String {
+    text.as_ref().map_or(UNKNOWN, Text::as_str).to_owned()
+}
+
+/// Returns a value that can be formatted: a server may say anything.
+fn sane(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite() && *value >= 0.0)
+}
+
+fn count(value: Option<f64>) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of the server that is too large is shown as the largest one"
+    )]
+    sane(value).map_or(UNKNOWN.to_owned(), |value| units::count(value.round() as u64))
+}
+
+fn rate(value: Option<f64>) -> String {
+    sane(value).map_or(UNKNOWN.to_owned(), units::rate)
+}
+
+fn bytes(value: Option<f64>) -> String {
+    sane(value).map_or(UNKNOWN.to_owned(), units::bytes)
+}
+
+fn millis(value: Option<f64>) -> String {
+    sane(value).map_or(UNKNOWN.to_owned(), |millis| units::time(millis * 1e6))
+}
+
+/// Formats how long ago something was, from milliseconds.
+fn seconds(value: Option<f64>) -> String {
+    sane(value).map_or(UNKNOWN.to_owned(), |millis| match millis / 1e3 {
+        seconds if seconds < 100.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 6000.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.0} h", seconds / 3600.0),
+    })
+}
+
+fn uptime(value: Option<f64>) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of the server that is too large is shown as the largest one"
+    )]
+    let seconds = match sane(value) {
+        None => return UNKNOWN.to_owned(),
+        Some(seconds) => seconds as u64,
+    };
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}

@@ -1,0 +1,237 @@
+//! What is shown: two snapshots, and what the keys have chosen. It has no terminal and no clock.
+
+use std::collections::HashMap;
+
+use super::cells::{Cell, Line, Look, cut_line, flow};
+use super::panes;
+use super::rows;
+use super::snapshot::{Route, Snapshot};
+
+/// A screen with fewer lines is low.
+const LOW: usize = 30;
+
+/// The order of the routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sort {
+    #[default]
+    Requests,
+    P99,
+    Waiting,
+    Computing,
+}
+
+/// The lists that can be scrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Calls,
+    Routes,
+    Stories,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Sort(Sort),
+    /// By lines; negative is up.
+    Scroll(isize),
+    /// To the start or the end.
+    ScrollToEnd {
+        is_last: bool,
+    },
+    NextPane,
+    Help,
+}
+
+/// The rates of a route between two snapshots, per second. A time per second is the mean number of
+/// calls that did this.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) requests: Option<f64>,
+    pub(crate) errors: Option<f64>,
+    pub(crate) computing: Option<f64>,
+    pub(crate) waiting: Option<f64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct View {
+    /// The address of the console.
+    address: String,
+    now: Option<Snapshot>,
+    before: Option<Snapshot>,
+    /// Why no snapshots come at the moment.
+    trouble: Option<String>,
+    pub(super) sort: Sort,
+    pub(super) focus: Pane,
+    /// How many rows of each list are above what is shown.
+    scroll: [usize; 3],
+    shows_help: bool,
+}
+
+impl View {
+    pub(crate) fn new(address: String) -> Self {
+        Self {
+            address,
+            now: None,
+            before: None,
+            trouble: None,
+            sort: Sort::default(),
+            focus: Pane::Routes,
+            scroll: [0; 3],
+            shows_help: false,
+        }
+    }
+
+    /// Takes the next snapshot.
+    pub(crate) fn update(&mut self, snapshot: Snapshot) {
+        self.before = self.now.replace(snapshot);
+        self.trouble = None;
+    }
+
+    /// Says why no snapshots come. The last one stays.
+    pub(crate) fn trouble(&mut self, message: String) {
+        self.trouble = Some(message);
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        match action {
+            Action::Help => self.shows_help = !self.shows_help,
+            // Any other key leaves the help, and does nothing else.
+            _ if self.shows_help => self.shows_help = false,
+            Action::Sort(sort) => {
+                self.sort = sort;
+                self.scroll[Pane::Routes as usize] = 0;
+            }
+            Action::Scroll(lines) => {
+                let scroll = &mut self.scroll[self.focus as usize];
+                *scroll = scroll.saturating_add_signed(lines);
+            }
+            Action::ScrollToEnd { is_last } => {
+                self.scroll[self.focus as usize] = if is_last { usize::MAX } else { 0 };
+            }
+            Action::NextPane => {
+                self.focus = match self.focus {
+                    Pane::Calls => Pane::Routes,
+                    Pane::Routes => Pane::Stories,
+                    Pane::Stories => Pane::Calls,
+                }
+            }
+        }
+    }
+
+    /// Returns the lines of a screen: at most `height`, each at most `width` wide.
+    pub(crate) fn screen(&mut self, width: usize, height: usize) -> Vec<Line> {
+        let mut lines = if self.shows_help { panes::help() } else { self.overview(width, height) };
+        lines.truncate(height);
+        lines.into_iter().map(|line| cut_line(line, width)).collect()
+    }
+
+    fn overview(&mut self, width: usize, height: usize) -> Vec<Line> {
+        let mut lines = self.head(width, height);
+        let Some(now) = &self.now else { return lines };
+        let room = height.saturating_sub(lines.len() + 1);
+        let lists = self.lists(now, width);
+        lines.extend(panes::arrange(lists, self.focus, &mut self.scroll, room));
+        lines.truncate(height.saturating_sub(1));
+        let keys = "q quit  ? help  tab list  jk scroll  sort: r requests  p p99  w waiting  \
+                    c computing";
+        lines.resize(height.saturating_sub(1), Line::new());
+        lines.push(vec![Cell::new(keys, Look::Dim)]);
+        lines
+    }
+
+    /// Returns everything as plain text.
+    pub(crate) fn text(&self) -> String {
+        let mut lines = self.head(usize::MAX, usize::MAX);
+        if let Some(now) = &self.now {
+            for list in self.lists(now, usize::MAX) {
+                lines.push(Line::new());
+                lines.extend(list.whole());
+            }
+        }
+        let text_of = |line: Line| {
+            let text: String = line.into_iter().map(|cell| cell.text).collect();
+            text.trim_end().to_owned() + "\n"
+        };
+        lines.into_iter().map(text_of).collect()
+    }
+
+    /// Returns what is above the lists. On a low screen it is shortened, so that these have room.
+    fn head(&self, width: usize, height: usize) -> Vec<Line> {
+        let mut lines = Vec::new();
+        if let Some(trouble) = &self.trouble {
+            lines.push(vec![Cell::new(format!("{trouble}; trying again"), Look::Bad)]);
+        }
+        let Some(now) = &self.now else {
+            lines.push(vec![Cell::plain(format!("connecting to {}", self.address))]);
+            return lines;
+        };
+        let items = rows::totals(now, self.per_second(|snapshot| snapshot.requests.total));
+        lines.extend(flow(items, width, if height < LOW { 4 } else { 6 }));
+        let lines_max = if height < LOW { 1 } else { 3 };
+        for (title, items) in [
+            ("limits", rows::limits(now)),
+            ("loops", rows::loops(now)),
+            ("refused", rows::refusals(now)),
+        ] {
+            if !items.is_empty() {
+                let items = std::iter::once(Cell::new(title, Look::Dim)).chain(items).collect();
+                lines.extend(flow(items, width, lines_max));
+            }
+        }
+        lines
+    }
+
+    fn lists(&self, now: &Snapshot, width: usize) -> [panes::List; 3] {
+        let routes = rows::sorted(self.with_rates(now), self.sort);
+        [
+            panes::List::new(Pane::Calls, rows::calls(now, width)),
+            panes::List::new(Pane::Routes, rows::routes(&routes, self.sort, width)),
+            panes::List::new(Pane::Stories, rows::stories(now, width)),
+        ]
+    }
+
+    /// Returns the seconds between the snapshots. `None` if there is one, or the server was started
+    /// between them.
+    fn seconds(&self) -> Option<f64> {
+        let (before, now) = (self.before.as_ref()?, self.now.as_ref()?);
+        let seconds = now.uptime_s? - before.uptime_s?;
+        (seconds > 0.0).then_some(seconds)
+    }
+
+    fn per_second(&self, value: impl Fn(&Snapshot) -> Option<f64>) -> Option<f64> {
+        let (before, now) = (self.before.as_ref()?, self.now.as_ref()?);
+        rate(value(before), value(now), self.seconds())
+    }
+
+    fn with_rates<'a>(&self, now: &'a Snapshot) -> Vec<(&'a Route, Rates)> {
+        let seconds = self.seconds();
+        let before = self.before.iter().flat_map(|before| &before.routes);
+        let before: HashMap<_, _> =
+            before.map(|route| ((&route.methods, &route.pattern), route)).collect();
+        let with_rates = |route: &'a Route| {
+            let old = before.get(&(&route.methods, &route.pattern)).copied();
+            let of = |value: fn(&Route) -> Option<f64>| {
+                // A route that was not called before has counted from zero.
+                let old = old.map_or(Some(0.0), value);
+                rate(old, value(route), seconds)
+            };
+            let rates = Rates {
+                requests: of(|route| route.requests),
+                errors: of(|route| route.errors),
+                computing: of(|route| route.computing_s),
+                waiting: of(|route| route.waiting_s),
+            };
+            (route, rates)
+        };
+        now.routes.iter().map(with_rates).collect()
+    }
+}
+
+/// Returns how fast a counter grows. A counter that has become smaller has begun again.
+fn rate(before: Option<f64>, now: Option<f64>, seconds: Option<f64>) -> Option<f64> {
+    let rate = (now? - before?) / seconds?;
+    (rate >= 0.0).then_some(rate)
+}
+
+#[cfg(test)]
+mod tests;
