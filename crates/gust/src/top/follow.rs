@@ -161,6 +161,11 @@ fn check(head: &ResponseHead<'_>, feed: &Feed) -> Result<(), Trouble> {
             "there is no console at {path} (404): give the path with which the app adds it, such \
              as http://127.0.0.1:5000/console"
         ),
+        503 => {
+            return Err(passing(&format!(
+                "the server answers {status}: it is overloaded, or too many look at its console"
+            )));
+        }
         500.. => return Err(passing(&format!("the server answers {status}"))),
         _ => format!("the server answers {status} instead of the console's feed"),
     };

@@ -28,6 +28,9 @@ use crate::args::top::{Feed, TopArguments};
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
+/// How many snapshots are waited for, if their times tell no rates.
+const SNAPSHOTS_MAX: usize = 4;
+
 /// What the thread that reads the feed has to say.
 #[derive(Debug)]
 pub(crate) enum Update {
@@ -50,14 +53,15 @@ pub(crate) fn show(arguments: &TopArguments) -> Result<(), String> {
     Screen::open()?.run(view, &updated)
 }
 
-/// Prints what two snapshots say.
+/// Prints what the first snapshots say, as soon as they tell rates.
 fn once(feed: &Feed) -> Result<(), String> {
     let mut view = View::new(String::new());
     let mut snapshots = 0;
     let followed = follow(feed, &mut |snapshot| {
         view.update(snapshot);
         snapshots += 1;
-        if snapshots < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let is_enough = view.has_rates() || snapshots >= SNAPSHOTS_MAX;
+        if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     followed.map_err(|trouble| trouble.message)?;
     crate::print(&view.text());

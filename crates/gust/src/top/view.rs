@@ -1,6 +1,7 @@
-//! What is shown: two snapshots, and what the keys have chosen. It has no terminal and no clock.
+//! What is shown: the last snapshots, and what the keys have chosen. It has no terminal and no
+//! clock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::cells::{Cell, Line, Look, cut_line, flow};
 use super::panes;
@@ -9,6 +10,13 @@ use super::snapshot::{Route, Snapshot};
 
 /// A screen with fewer lines is low.
 const LOW: usize = 30;
+
+/// Rates are computed over at least this time, in seconds. A console may send two snapshots at
+/// nearly the same moment, between which next to nothing has happened.
+const RATE_SECONDS_MIN: f64 = 0.5;
+
+/// How many snapshots are kept for that.
+const SNAPSHOTS_MAX: usize = 8;
 
 /// The order of the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +65,8 @@ pub(crate) struct View {
     /// The address of the console.
     address: String,
     now: Option<Snapshot>,
-    before: Option<Snapshot>,
+    /// Snapshots before, the oldest first.
+    before: VecDeque<Snapshot>,
     /// Why no snapshots come at the moment.
     trouble: Option<String>,
     pub(super) sort: Sort,
@@ -72,7 +81,7 @@ impl View {
         Self {
             address,
             now: None,
-            before: None,
+            before: VecDeque::new(),
             trouble: None,
             sort: Sort::default(),
             focus: Pane::Routes,
@@ -83,8 +92,22 @@ impl View {
 
     /// Takes the next snapshot.
     pub(crate) fn update(&mut self, snapshot: Snapshot) {
-        self.before = self.now.replace(snapshot);
         self.trouble = None;
+        let (uptime, before) = (snapshot.uptime_s, self.now.replace(snapshot));
+        self.before.extend(before);
+        // A server that was started again has counted from zero.
+        self.before.retain(|before| seconds_between(before, uptime).is_some());
+        let is_old = |before: &Snapshot| {
+            seconds_between(before, uptime).is_some_and(|seconds| seconds >= RATE_SECONDS_MIN)
+        };
+        while self.before.get(1).is_some_and(is_old) || self.before.len() > SNAPSHOTS_MAX {
+            self.before.pop_front();
+        }
+    }
+
+    /// Returns whether there are rates.
+    pub(crate) fn has_rates(&self) -> bool {
+        self.seconds().is_some()
     }
 
     /// Says why no snapshots come. The last one stays.
@@ -190,22 +213,20 @@ impl View {
         ]
     }
 
-    /// Returns the seconds between the snapshots. `None` if there is one, or the server was started
-    /// between them.
+    /// Returns the seconds over which rates are computed.
     fn seconds(&self) -> Option<f64> {
-        let (before, now) = (self.before.as_ref()?, self.now.as_ref()?);
-        let seconds = now.uptime_s? - before.uptime_s?;
-        (seconds > 0.0).then_some(seconds)
+        let seconds = seconds_between(self.before.front()?, self.now.as_ref()?.uptime_s)?;
+        (seconds >= RATE_SECONDS_MIN).then_some(seconds)
     }
 
     fn per_second(&self, value: impl Fn(&Snapshot) -> Option<f64>) -> Option<f64> {
-        let (before, now) = (self.before.as_ref()?, self.now.as_ref()?);
+        let (before, now) = (self.before.front()?, self.now.as_ref()?);
         rate(value(before), value(now), self.seconds())
     }
 
     fn with_rates<'a>(&self, now: &'a Snapshot) -> Vec<(&'a Route, Rates)> {
         let seconds = self.seconds();
-        let before = self.before.iter().flat_map(|before| &before.routes);
+        let before = self.before.front().into_iter().flat_map(|before| &before.routes);
         let before: HashMap<_, _> =
             before.map(|route| ((&route.methods, &route.pattern), route)).collect();
         let with_rates = |route: &'a Route| {
@@ -225,6 +246,12 @@ impl View {
         };
         now.routes.iter().map(with_rates).collect()
     }
+}
+
+/// Returns the time from a snapshot to a later one. `None` if it is not earlier.
+fn seconds_between(before: &Snapshot, uptime_s: Option<f64>) -> Option<f64> {
+    let seconds = uptime_s? - before.uptime_s?;
+    (seconds > 0.0).then_some(seconds)
 }
 
 /// Returns how fast a counter grows. A counter that has become smaller has begun again.

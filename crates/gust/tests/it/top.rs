@@ -322,7 +322,7 @@ fn a_terminal_shows_the_console_and_survives_a_restart_of_the_server() {
     terminal.shows("GET /orders/{id}");
     close.send(()).unwrap();
     terminal.shows("the server has closed the connection; trying again");
-    terminal.shows("the server answers 503 Service Unavailable; trying again");
+    terminal.shows("the server answers 503 Service Unavailable: it is overloaded");
     terminal.shows("GET /orders/{id}");
     terminal.press("?");
     terminal.shows("sort routes by");

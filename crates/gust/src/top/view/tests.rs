@@ -229,6 +229,31 @@ fn a_server_that_was_started_again_has_no_rates_at_first() {
     assert!(screen(&mut view, 80, 24).contains(" - requests/s"));
 }
 
+/// A console sends a snapshot at once to a new viewer, and others to all.
+#[test]
+fn rates_are_not_computed_over_a_moment() {
+    let mut view = View::new(String::new());
+    let mut at = |seconds: f64, requests: f64| {
+        let mut snapshot = snapshot(FIRST);
+        snapshot.uptime_s = Some(seconds);
+        snapshot.requests.total = Some(requests);
+        view.update(snapshot);
+        let text = screen(&mut view, 80, 24);
+        let (rate, _) = text.split_once(" requests/s").unwrap();
+        rate.rsplit_once("  ").unwrap().1.to_owned()
+    };
+    assert_eq!(at(10.0, 0.0), "-");
+    assert_eq!(at(10.01, 100.0), "-");
+    assert_eq!(at(11.01, 200.0), "100");
+    // Over the time from 10.01, not from 11.01, and then from 11.02.
+    assert_eq!(at(11.02, 1110.0), "1,000");
+    assert_eq!(at(11.6, 1200.0), "155");
+    for step in 0..100 {
+        at(11.6 + f64::from(step) / 1e3, 1200.0);
+    }
+    assert!(view.before.len() <= SNAPSHOTS_MAX);
+}
+
 #[test]
 fn the_focused_list_scrolls_and_stops_at_its_ends() {
     let mut many = snapshot(SECOND);
