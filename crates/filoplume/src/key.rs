@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::{hkdf, hmac, rand};
@@ -20,6 +21,13 @@ const KEY_BYTES: usize = 32;
 /// The purpose of the derived keys. The same secret gives different keys for another purpose (RFC
 /// 5869, 3.2).
 const DERIVED_FOR: &[u8] = b"filoplume cookies: HMAC-SHA256, AES-256-GCM";
+
+/// The purpose of a [`server_timing_token`](Key::server_timing_token).
+const SERVER_TIMING: &str = "server-timing";
+
+/// How far ahead a token of this purpose may expire at most. A day is enough to look for a problem,
+/// and a token that got lost is soon worthless.
+const SERVER_TIMING_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The length of a [mac](Key::mac): 32 bytes in base64.
 pub(crate) const MAC_CHARS: usize = 44;
@@ -142,6 +150,51 @@ impl Key {
         STANDARD.encode(hmac::sign(&self.0.signing_key, with_purpose(purpose, text).as_bytes()))
     }
 
+    /// Returns a token for the request field `x-server-timing`, with which a client is shown where
+    /// the time of its requests went: see [`App::server_timing`](crate::App::server_timing). It is
+    /// valid for this long from now on, in full seconds and for a day at most.
+    ///
+    /// The token is the time of its expiry in seconds since 1970, a dot, and a MAC in hexadecimal
+    /// digits.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use std::time::Duration;
+    ///
+    /// let token = Key::generate().server_timing_token(Duration::from_secs(600));
+    /// let (expiry, mac) = token.split_once('.').expect("they are separated");
+    /// assert!(expiry.parse::<u64>().is_ok() && mac.len() == 64);
+    /// ```
+    pub fn server_timing_token(&self, valid_for: Duration) -> String {
+        self.server_timing_token_at(SystemTime::now(), valid_for)
+    }
+
+    fn server_timing_token_at(&self, now: SystemTime, valid_for: Duration) -> String {
+        let valid_for = valid_for.min(SERVER_TIMING_MAX).as_secs();
+        let expiry = (seconds(now) + valid_for).to_string();
+        let mac = hmac::sign(&self.0.signing_key, with_purpose(SERVER_TIMING, &expiry).as_bytes());
+        let digits = mac.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        format!("{expiry}.{}", digits.collect::<String>())
+    }
+
+    /// Returns whether a [token](Self::server_timing_token) is from this key and valid now.
+    pub(crate) fn is_server_timing_token(&self, token: &[u8], now: SystemTime) -> bool {
+        let parse = |token| {
+            let (expiry, mac) = std::str::from_utf8(token).ok()?.split_once('.')?;
+            // A number also parses with a sign.
+            let is_number = expiry.len() <= 20 && expiry.bytes().all(|byte| byte.is_ascii_digit());
+            Some((expiry, expiry.parse::<u64>().ok().filter(|_| is_number)?, from_hex(mac)?))
+        };
+        let Some((text, expiry, mac)) = parse(token) else { return false };
+        let now = seconds(now);
+        if expiry <= now || expiry - now > SERVER_TIMING_MAX.as_secs() {
+            return false;
+        }
+        // In constant time.
+        let signed = with_purpose(SERVER_TIMING, text);
+        hmac::verify(&self.0.signing_key, signed.as_bytes(), &mac).is_ok()
+    }
+
     /// Encrypts and authenticates the text together with its purpose. Returns the nonce, the
     /// ciphertext and the tag in base64.
     pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
@@ -174,6 +227,29 @@ impl hkdf::KeyType for DerivedBytes {
 /// Joins purpose and text. The length prefix distinguishes `ab` + `c` from `a` + `bc`.
 fn with_purpose(purpose: &str, text: &str) -> String {
     format!("{}:{purpose}{text}", purpose.len())
+}
+
+/// Returns the seconds since 1970. Before that it is 0.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Returns the bytes of a MAC in lower-case hexadecimal digits.
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; 32];
+    if text.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let &[high, low] = pair else { return None };
+        *byte = digit(high)? << 4 | digit(low)?;
+    }
+    Some(bytes)
 }
 
 impl TryFrom<&str> for Key {
@@ -242,6 +318,57 @@ mod tests {
         assert_eq!(key().open("cart", &sealed[..sealed.len() - 4]), None);
         assert_eq!(key().open("cart", ""), None);
         assert_ne!(key().seal("cart", "three apples"), sealed, "each time with another nonce");
+    }
+
+    #[test]
+    fn a_server_timing_token_is_valid_until_it_expires() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_790_000_000);
+        let at = |seconds: u64| now + Duration::from_secs(seconds);
+        let token = key().server_timing_token_at(now, Duration::from_secs(600));
+        let is_valid = |token: &str, at| key().is_server_timing_token(token.as_bytes(), at);
+        assert!(token.starts_with("1790000600."), "{token}");
+        assert!(is_valid(&token, now) && is_valid(&token, at(599)), "it can be used repeatedly");
+        assert!(!is_valid(&token, at(600)) && !is_valid(&token, at(1_000_000)), "it has expired");
+        assert!(!Key::generate().is_server_timing_token(token.as_bytes(), now), "another key");
+        // A day is the maximum, for those who make a token with other programs too.
+        let week = Duration::from_secs(7 * 86_400);
+        let longest = key().server_timing_token_at(now, week);
+        assert!(longest.starts_with("1790086400."), "{longest}");
+        assert!(is_valid(&longest, now) && is_valid(&longest, at(86_399)));
+        let early = now.checked_sub(Duration::from_secs(1)).expect("it is after 1970");
+        assert!(!is_valid(&longest, early), "it is too far ahead");
+    }
+
+    #[test]
+    fn a_forged_server_timing_token_is_rejected() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_790_000_000);
+        let token = key().server_timing_token_at(now, Duration::from_secs(600));
+        let is_valid = |token: &[u8]| key().is_server_timing_token(token, now);
+        assert!(is_valid(token.as_bytes()));
+        for at in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[at] ^= 1;
+            assert!(!is_valid(&changed), "changed at {at}");
+            assert!(!is_valid(&token.as_bytes()[..at]), "cut at {at}");
+        }
+        let (expiry, mac) = token.split_once('.').expect("it has a dot");
+        let signed = key().sign("server-timing", expiry);
+        let other = key().sign("cart", expiry);
+        for forged in [
+            format!("{token}0"),
+            format!("+{token}"),
+            format!("0{token}"),
+            format!("{expiry}.{}", mac.to_uppercase()),
+            format!("99999999999999999999999.{mac}"),
+            format!(".{mac}"),
+            expiry.to_owned(),
+            signed,
+            other,
+            "\u{fc}".repeat(40),
+        ] {
+            assert!(!is_valid(forged.as_bytes()), "{forged}");
+        }
+        assert!(!is_valid(b"\xff"));
     }
 
     /// Sessions outlive the program, so values that an older version wrote must stay readable.

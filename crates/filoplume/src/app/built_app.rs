@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, StatusCode};
 
 use super::refused::RefusalContents;
+use super::server_timing::ServerTiming;
 use super::shutdown::ShutdownHooks;
 use crate::core::app_router::AppRouter;
 use crate::core::asked::Asked;
@@ -23,6 +24,7 @@ pub(crate) struct BuiltApp {
     pub(crate) table: Table,
     pub(crate) layers: Box<[Layer]>,
     pub(crate) settings: Settings,
+    pub(crate) server_timing: ServerTiming,
     /// The server configuration that the program set.
     pub(crate) config: Option<ServerConfig>,
     pub(super) refusal_contents: RefusalContents,

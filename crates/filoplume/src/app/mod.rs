@@ -5,6 +5,7 @@ mod built_app;
 mod health;
 mod observe;
 mod refused;
+mod server_timing;
 mod shutdown;
 
 use std::error::Error as StdError;
@@ -16,6 +17,7 @@ use filoplume_runtime::{Method, Response, ServerConfig};
 
 pub(crate) use self::built_app::BuiltApp;
 use self::refused::RefusalContents;
+pub(crate) use self::server_timing::ServerTiming;
 use self::shutdown::ShutdownHooks;
 use crate::client::Proxies;
 use crate::core::asked::Asked;
@@ -56,6 +58,7 @@ pub struct App {
     /// `None` if the program set no configuration.
     pub(crate) config: Option<ServerConfig>,
     pub(crate) settings: Settings,
+    server_timing: ServerTiming,
     shutdown_hooks: ShutdownHooks,
     #[cfg(unix)]
     pub(crate) hot_restart: Option<PathBuf>,
@@ -461,11 +464,13 @@ impl App {
             );
             record_panic_locations();
         }
+        let is_development = settings.is_development;
         let refusal_contents = RefusalContents::default();
         let app = BuiltApp {
             table,
             layers,
             settings,
+            server_timing: if is_development { ServerTiming::Always } else { self.server_timing },
             config: self.config,
             refusal_contents,
             shutdown_hooks: self.shutdown_hooks,

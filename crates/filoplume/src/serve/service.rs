@@ -8,9 +8,9 @@ use filoplume_runtime::{
     Exchange, Monitor, Plan, Refused, Request, Response, ServerConfig, Service, Stopping, Stuck,
 };
 
-use crate::app::BuiltApp;
+use crate::app::{BuiltApp, ServerTiming};
 use crate::log::log_without_subscriber;
-use crate::observe::server_timing;
+use crate::observe::Observer;
 use crate::routing::{Found, NO_ROUTE};
 
 /// An app as a service of the engine, for programs that bind the server themselves:
@@ -35,6 +35,20 @@ impl AppService {
     pub(crate) fn new(app: BuiltApp) -> Self {
         Self { app: Arc::new(app) }
     }
+
+    #[inline]
+    fn answer_observed(&self, observer: &Observer, request: Request) -> Response {
+        let route = request.route();
+        let counts = observer.begin_request(route);
+        let response = self.app.answer(request);
+        if let Some(counts) = counts {
+            counts.end(response.status().as_u16());
+        }
+        if response.status().is_server_error() {
+            observer.failed(route, &response);
+        }
+        response
+    }
 }
 
 impl Service for AppService {
@@ -49,20 +63,20 @@ impl Service for AppService {
             // The call answers it, behind the app's middleware. The content is not needed.
             _ => Plan::new().streamed().route(NO_ROUTE),
         };
-        if self.app.settings.is_development { plan.timed() } else { plan }
+        let server_timing = &self.app.server_timing;
+        if !server_timing.is_never() && server_timing.measures(request) {
+            return plan.timed();
+        }
+        plan
     }
 
     #[inline]
     fn call(&self, request: Request) -> Response {
         let Some(observer) = &self.app.settings.observer else { return self.app.answer(request) };
-        let route = request.route();
-        let counts = observer.begin_request(route);
-        let response = self.app.answer(request);
-        if let Some(counts) = counts {
-            counts.end(response.status().as_u16());
-        }
-        if response.status().is_server_error() {
-            observer.failed(route, &response);
+        let is_asked = !self.app.server_timing.is_never() && ServerTiming::is_asked(&request);
+        let mut response = self.answer_observed(observer, request);
+        if is_asked {
+            ServerTiming::mark(&mut response);
         }
         response
     }
@@ -82,9 +96,8 @@ impl Service for AppService {
         if let Some(observer) = &self.app.settings.observer {
             observer.keep(response, exchange);
         }
-        if exchange.is_timed {
-            // It consists of digits and tokens.
-            let _ = response.set_header("server-timing", server_timing(&exchange.timing));
+        if !self.app.server_timing.is_never() {
+            self.app.server_timing.show(response, exchange);
         }
     }
 
@@ -100,6 +113,9 @@ impl Service for AppService {
         let mut response = self.app.refused(request, refused);
         if let Some(observer) = &self.app.settings.observer {
             observer.note_refusal(&mut response, || refused.because().to_string());
+        }
+        if ServerTiming::is_asked(request) {
+            ServerTiming::mark(&mut response);
         }
         Some(response)
     }
