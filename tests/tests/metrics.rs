@@ -252,3 +252,37 @@ fn slow_failed_and_refused_requests_have_a_story() {
     assert!(!recent().contains("planted"), "{}", recent());
     app.shutdown();
 }
+
+/// One client makes a route fail as fast as it can. The slow request of another route is still
+/// noted, and its story stays.
+#[test]
+fn a_flood_of_failures_hides_no_slow_request() {
+    let app = App::new()
+        .get("/slow", || thread::sleep(MS * 60))
+        .get("/broken", || StatusCode::INTERNAL_SERVER_ERROR)
+        .get("/recent", |observed: Observed| {
+            let stories = observed.recent();
+            stories
+                .iter()
+                .map(|story| format!("{} {}\n", story.kind, story.pattern))
+                .collect::<String>()
+        })
+        .slow_after(MS * 50)
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr());
+    let flood = |client: &mut Client| {
+        for _ in 0..300 {
+            assert_eq!(client.get("/broken").status, 500);
+        }
+    };
+    flood(&mut client);
+    client.get("/slow");
+    eventually("the slow request is noted", || client.get("/recent").text().contains("slow /slow"));
+    flood(&mut client);
+    let recent = client.get("/recent");
+    assert!(recent.text().contains("slow /slow\n"), "{}", recent.text());
+    let failed = recent.text().matches("failed /broken\n").count();
+    assert!((50..100).contains(&failed), "{failed} failures are noted");
+    app.shutdown();
+}

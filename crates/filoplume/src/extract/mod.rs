@@ -76,4 +76,4 @@ pub use crate::core::extract::FromRequest;
 use crate::core::extract::Rejection;
 pub use crate::core::optional::ExtractOptional;
 pub use crate::core::takes::Takes;
-pub use crate::observe::{RouteReport, Story};
+pub use crate::observe::{RouteReport, Story, StoryKind};

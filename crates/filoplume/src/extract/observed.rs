@@ -40,7 +40,11 @@ impl Observed {
 
     /// Returns the stories of up to 100 recent requests that were
     /// [slow](crate::App::slow_after), failed with a status of 500 or more, or were refused, the
-    /// newest first. At most 100 a second are noted.
+    /// newest first.
+    ///
+    /// A flood displaces its own stories: those of the kind with the most, and of the route with
+    /// the most in it. About 100 per second are noted, and of each route and kind one per second
+    /// and five at once in any case.
     pub fn recent(&self) -> Vec<Story> {
         self.0.recent()
     }

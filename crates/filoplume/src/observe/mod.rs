@@ -6,6 +6,7 @@
 mod counts;
 mod histogram;
 mod open_metrics;
+mod pace;
 mod report;
 mod server_timing;
 mod stories;
@@ -19,10 +20,11 @@ use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
 use counts::{Counts, OnShard};
 use histogram::Histogram;
 pub(crate) use open_metrics::CONTENT_TYPE;
+use pace::Pace;
 pub use report::RouteReport;
 pub(crate) use server_timing::server_timing;
 use stories::Stories;
-pub use stories::Story;
+pub use stories::{Story, StoryKind};
 
 /// The name under which requests are counted that no route answers.
 const NO_ROUTE: &str = "(no route)";
@@ -42,6 +44,7 @@ struct Known {
     /// The routes by number, and one more for requests without a route.
     names: Box<[RouteName]>,
     counts: Counts,
+    pace: Pace,
     total: Histogram,
 }
 
@@ -77,7 +80,8 @@ impl Observer {
         let none = RouteName { methods: String::new(), pattern: NO_ROUTE.to_owned() };
         let names: Box<[RouteName]> = routes.chain([none]).collect();
         let counts = Counts::new(names.len());
-        let _ = self.known.set(Known { names, counts, total: Histogram::default() });
+        let pace = Pace::new(names.len());
+        let _ = self.known.set(Known { names, counts, pace, total: Histogram::default() });
     }
 
     /// Called when the server starts.
@@ -128,8 +132,13 @@ impl Observer {
 
     /// Called when the engine refuses a request. `because` is evaluated only if the refusal will
     /// have a story.
-    pub(crate) fn note_refusal(&self, response: &mut Response, because: impl FnOnce() -> String) {
-        if self.stories.may_note() {
+    pub(crate) fn note_refusal(
+        &self,
+        route: Option<u32>,
+        response: &mut Response,
+        because: impl FnOnce() -> String,
+    ) {
+        if self.known.get().is_some_and(|known| known.may_note(route, StoryKind::Refused)) {
             response.extensions_mut().insert(Because(because()));
         }
     }
@@ -137,7 +146,8 @@ impl Observer {
     /// Tells the story of a request that has failed.
     #[cold]
     pub(crate) fn failed(&self, route: Option<u32>, response: &Response) {
-        let Some(known) = self.known.get().filter(|_| self.stories.may_note()) else { return };
+        let known = self.known.get().filter(|known| known.may_note(route, StoryKind::Failed));
+        let Some(known) = known else { return };
         let mut story = Story::of_failure(response.status().as_u16());
         story.request_id = request_id(response);
         self.note(known, route, story);
@@ -157,8 +167,12 @@ impl Observer {
     fn tell(&self, known: &Known, exchange: &Exchange) {
         let kept = exchange.note.as_ref().and_then(|note| note.downcast_ref::<Kept>());
         let because = kept.and_then(|kept| kept.because.as_ref());
-        // The moment for the story of a refusal was taken when it was refused.
-        if because.is_none() && (exchange.refusal.is_some() || !self.stories.may_note()) {
+        let may_note = match exchange.refusal {
+            // Decided when it was refused.
+            Some(_) => because.is_some(),
+            None => known.may_note(exchange.route, StoryKind::Slow),
+        };
+        if !may_note {
             return;
         }
         let mut story = Story::of(exchange);
@@ -168,14 +182,15 @@ impl Observer {
     }
 
     fn note(&self, known: &Known, route: Option<u32>, mut story: Story) {
-        if let Some(name) = known.names.get(known.index(route)) {
+        let route = known.index(route);
+        if let Some(name) = known.names.get(route) {
             story.methods.clone_from(&name.methods);
             story.pattern.clone_from(&name.pattern);
         }
         if story.timing.is_some() {
             tracing::warn!(%story, "a request was slow or was refused");
         }
-        self.stories.note(story);
+        self.stories.note(route, story);
     }
 }
 
@@ -184,6 +199,11 @@ impl Known {
     fn index(&self, route: Option<u32>) -> usize {
         let last = self.names.len() - 1;
         route.and_then(|route| usize::try_from(route).ok()).map_or(last, |route| route.min(last))
+    }
+
+    /// Returns whether a story of this route and kind may be noted now.
+    fn may_note(&self, route: Option<u32>, kind: StoryKind) -> bool {
+        self.pace.may_note(self.index(route), kind)
     }
 }
 

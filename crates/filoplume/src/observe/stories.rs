@@ -1,9 +1,8 @@
 //! The stories of recent requests that were slow, failed or refused.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use filoplume_runtime::{Exchange, Ran, Timing};
 use parking_lot::Mutex;
@@ -11,10 +10,47 @@ use parking_lot::Mutex;
 /// How many stories are kept.
 const STORIES_MAX: usize = 100;
 
-/// The average time between two stories, and how many may follow each other at once. A flood of
-/// failures would otherwise cost more than its responses.
-const STORY_EVERY: Duration = Duration::from_millis(10);
-const BURST: u32 = 50;
+/// Why a request has a [`Story`].
+///
+/// ```
+/// use filoplume::extract::StoryKind;
+///
+/// assert_eq!(StoryKind::Refused.to_string(), "refused");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoryKind {
+    /// It took longer than [`App::slow_after`](crate::App::slow_after).
+    Slow,
+    /// Its handler or middleware answered with a status of 500 or more.
+    Failed,
+    /// The server refused it without calling its handler.
+    Refused,
+}
+
+impl StoryKind {
+    /// The number of kinds.
+    pub(super) const COUNT: usize = 3;
+
+    /// Returns `slow`, `failed` or `refused`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+        }
+    }
+
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for StoryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 /// What happened to a request that was slow, failed or was refused.
 ///
@@ -38,6 +74,8 @@ const BURST: u32 = 50;
 pub struct Story {
     /// When it was noted.
     pub at: SystemTime,
+    /// Why it was noted.
+    pub kind: StoryKind,
     /// The ID of the request, if the response has it in `x-request-id`: see
     /// [`RequestIds`](crate::middleware::RequestIds).
     pub request_id: Option<String>,
@@ -61,6 +99,7 @@ impl Story {
     pub(super) fn of(exchange: &Exchange) -> Self {
         Self {
             at: SystemTime::now(),
+            kind: if exchange.refusal.is_some() { StoryKind::Refused } else { StoryKind::Slow },
             request_id: None,
             methods: String::new(),
             pattern: String::new(),
@@ -75,6 +114,7 @@ impl Story {
     pub(super) fn of_failure(status: u16) -> Self {
         Self {
             at: SystemTime::now(),
+            kind: StoryKind::Failed,
             request_id: None,
             methods: String::new(),
             pattern: String::new(),
@@ -121,79 +161,103 @@ fn rounded(time: Duration) -> Duration {
     Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The recent stories, the newest last.
-#[derive(Debug)]
+/// The recent stories, the oldest first, each with the index of its route.
+#[derive(Debug, Default)]
 pub(super) struct Stories {
-    kept: Mutex<VecDeque<Story>>,
-    /// When all stories so far would have been noted at an even pace, in microseconds after the
-    /// start.
-    paced_us: AtomicU64,
-    started: Instant,
-}
-
-impl Default for Stories {
-    fn default() -> Self {
-        Self {
-            kept: Mutex::new(VecDeque::new()),
-            paced_us: AtomicU64::new(0),
-            started: Instant::now(),
-        }
-    }
+    kept: Mutex<VecDeque<(usize, Story)>>,
 }
 
 impl Stories {
-    /// Returns whether a story may be noted now. Only one of several threads gets the moment.
-    pub(super) fn may_note(&self) -> bool {
-        self.may_note_at(self.started.elapsed())
-    }
-
-    fn may_note_at(&self, now: Duration) -> bool {
-        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let paced_us = self.paced_us.load(Ordering::Relaxed);
-        let next_us = paced_us.max(us(now)) + us(STORY_EVERY);
-        next_us <= us(now + STORY_EVERY * BURST)
-            && self
-                .paced_us
-                .compare_exchange(paced_us, next_us, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-    }
-
-    pub(super) fn note(&self, story: Story) {
+    pub(super) fn note(&self, route: usize, story: Story) {
         let mut kept = self.kept.lock();
         if kept.len() == STORIES_MAX {
-            kept.pop_front();
+            let displaced = displaced(&kept);
+            kept.remove(displaced);
         }
-        kept.push_back(story);
+        kept.push_back((route, story));
     }
 
     /// Returns the stories, the newest first.
     pub(super) fn read(&self) -> Vec<Story> {
-        self.kept.lock().iter().rev().cloned().collect()
+        self.kept.lock().iter().rev().map(|(_, story)| story.clone()).collect()
     }
+}
+
+/// Returns the index of the story that makes room for another: of the kind with the most stories,
+/// and of its route with the most, the oldest. So a flood displaces itself. A kind that has a third
+/// of the places loses none to others.
+fn displaced(kept: &VecDeque<(usize, Story)>) -> usize {
+    let mut kinds = [0_usize; StoryKind::COUNT];
+    for (_, story) in kept {
+        kinds[story.kind.index()] += 1;
+    }
+    let most = kinds.iter().max().copied().unwrap_or(0);
+    let is_of_kind = |story: &Story| kinds[story.kind.index()] == most;
+    let mut routes = HashMap::new();
+    for (route, _) in kept.iter().filter(|(_, story)| is_of_kind(story)) {
+        *routes.entry(*route).or_insert(0_usize) += 1;
+    }
+    let most = routes.values().max().copied().unwrap_or(0);
+    kept.iter()
+        .position(|(route, story)| is_of_kind(story) && routes.get(route) == Some(&most))
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn story(kind: StoryKind, status: u16) -> Story {
+        Story { kind, ..Story::of_failure(status) }
+    }
+
+    fn statuses(stories: &Stories) -> Vec<u16> {
+        stories.read().iter().map(|story| story.status).collect()
+    }
+
     #[test]
     fn the_newest_stories_are_kept() {
         let stories = Stories::default();
         for status in 0..250 {
-            stories.note(Story::of_failure(status));
+            stories.note(0, Story::of_failure(status));
         }
-        let read: Vec<u16> = stories.read().iter().map(|story| story.status).collect();
-        assert_eq!(read, (150..250).rev().collect::<Vec<u16>>());
+        assert_eq!(statuses(&stories), (150..250).rev().collect::<Vec<u16>>());
     }
 
+    /// One slow request of another route, one failure of another route, one refusal.
     #[test]
-    fn a_flood_is_noted_at_an_even_pace() {
+    fn a_flood_displaces_only_itself() {
+        for flood in [StoryKind::Slow, StoryKind::Failed, StoryKind::Refused] {
+            let stories = Stories::default();
+            for kind in [StoryKind::Slow, StoryKind::Failed, StoryKind::Refused] {
+                stories.note(1, story(kind, 1));
+            }
+            for _ in 0..1000 {
+                stories.note(0, story(flood, 0));
+            }
+            let read = statuses(&stories);
+            assert_eq!(read.len(), STORIES_MAX);
+            assert_eq!(read[STORIES_MAX - 3..], [1, 1, 1], "{flood}");
+        }
+    }
+
+    /// Failures of many routes at once do not push out the other kinds, nor one route the others.
+    #[test]
+    fn kinds_and_routes_share_the_places() {
         let stories = Stories::default();
-        let at = |ms: u64| Duration::from_millis(ms);
-        let noted = (0..1000).filter(|ms| stories.may_note_at(at(*ms))).count();
-        assert_eq!(noted, 50 + 99);
-        let noted = (0..1000).filter(|_| stories.may_note_at(at(60_000))).count();
-        assert_eq!(noted, 50);
+        for number in 0..40 {
+            stories.note(0, story(StoryKind::Slow, number));
+        }
+        for number in 0..3000 {
+            stories.note(1 + number % 200, story(StoryKind::Failed, 1));
+        }
+        let slow = stories.read().iter().filter(|story| story.kind == StoryKind::Slow).count();
+        assert_eq!(slow, 40, "less than half of the places");
+        for _ in 0..1000 {
+            stories.note(500, story(StoryKind::Failed, 2));
+        }
+        let of = |status| statuses(&stories).iter().filter(|found| **found == status).count();
+        assert!(of(1) >= 55 && of(2) >= 1, "{} and {}", of(1), of(2));
     }
 
     #[test]

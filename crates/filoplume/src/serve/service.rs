@@ -112,7 +112,8 @@ impl Service for AppService {
     fn refused(&self, request: &Request, refused: &Refused<'_>) -> Option<Response> {
         let mut response = self.app.refused(request, refused);
         if let Some(observer) = &self.app.settings.observer {
-            observer.note_refusal(&mut response, || refused.because().to_string());
+            let because = || refused.because().to_string();
+            observer.note_refusal(request.route(), &mut response, because);
         }
         if ServerTiming::is_asked(request) {
             ServerTiming::mark(&mut response);
