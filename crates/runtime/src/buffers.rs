@@ -42,6 +42,15 @@ pub(crate) struct Buffers {
     pub(crate) scratch: Vec<u8>,
     pub(crate) clock: Clock,
     pub(crate) clocks: Clocks,
+    /// Bytes that the thread has read and written since it counted them last.
+    pub(crate) moved: Moved,
+}
+
+/// Numbers of bytes that were read from peers and written to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
 }
 
 impl Buffers {
@@ -54,6 +63,7 @@ impl Buffers {
                 scratch: Vec::new(),
                 clock: Clock::new(),
                 clocks: Clocks::default(),
+                moved: Moved::default(),
             })
         });
         buffers.clock.refresh();

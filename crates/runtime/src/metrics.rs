@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::budget::refusal::{Refusal, Refusals};
+use crate::buffers::Moved;
 use crate::execution::metrics::RouteMetrics;
 use crate::pool::PoolMetrics;
 
@@ -35,6 +36,39 @@ impl Counter {
     }
 }
 
+/// The bytes that the connections of one loop have moved. Only the leader of the loop adds to them,
+/// so that it takes no cache line from other cores.
+#[derive(Debug, Default)]
+pub(crate) struct MovedOnLoop {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl MovedOnLoop {
+    /// Adds to the counts. Only one thread at a time may do so.
+    #[inline]
+    pub(crate) fn add(&self, moved: Moved) {
+        let add = |count: &AtomicU64, bytes: u64| {
+            count.store(count.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+        };
+        add(&self.read, moved.read);
+        add(&self.written, moved.written);
+    }
+
+    pub(crate) fn get(&self) -> Moved {
+        let [read, written] =
+            [&self.read, &self.written].map(|count| count.load(Ordering::Relaxed));
+        Moved { read, written }
+    }
+
+    /// Takes the counts of a loop that has ended.
+    pub(crate) fn take(&self) -> Moved {
+        let [read, written] =
+            [&self.read, &self.written].map(|count| count.swap(0, Ordering::Relaxed));
+        Moved { read, written }
+    }
+}
+
 /// The counters of an engine. [`Metrics`] documents each one.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -54,8 +88,13 @@ pub(crate) struct Counters {
     pub(crate) routes_forgotten: Counter,
     pub(crate) upgraded: Counter,
     pub(crate) cancelled: Counter,
+    /// Of threads that lead no loop, and of loops that have ended.
+    pub(crate) bytes_read: Counter,
+    pub(crate) bytes_written: Counter,
     #[cfg(feature = "tls")]
     pub(crate) handshakes: Counter,
+    #[cfg(feature = "tls")]
+    pub(crate) handshakes_resumed: Counter,
 }
 
 /// What a server does with connections and requests. A shutdown goes through the phases in this
@@ -95,6 +134,10 @@ pub(crate) struct Gauges {
     pub(crate) connections_max: usize,
     pub(crate) memory_used: usize,
     pub(crate) memory_max: usize,
+    pub(crate) pushed_streams: usize,
+    pub(crate) held_streams: usize,
+    /// By loops, and by handlers that read or write by themselves.
+    pub(crate) moved: Moved,
 }
 
 /// The metrics of the parts of an engine.
@@ -200,9 +243,27 @@ pub struct Metrics {
     /// Requests since the start whose handlers asked to be told when their client has gone, and
     /// were told: see [`Cancel`](crate::Cancel).
     pub cancelled: u64,
-    /// TLS handshakes completed since the start.
+    /// Bytes read from connections since the start. On a connection with TLS they are those of the
+    /// handshake and the content of the records, without their frames. Bytes of the current turns
+    /// of the event loops are missing.
+    pub bytes_read: u64,
+    /// Bytes that connections have taken since the start, counted as
+    /// [`bytes_read`](Self::bytes_read). Interim responses with
+    /// [hints](crate::EarlyHints) are not included.
+    pub bytes_written: u64,
+    /// Responses open now whose bodies are [pushed](crate::pushed) by other threads, such as event
+    /// streams.
+    pub pushed_streams: usize,
+    /// Threads that handlers hold now to read a content as it arrives, to write a pushed body, or
+    /// for an [upgraded](crate::Response::upgrade) connection.
+    pub held_streams: usize,
+    /// TLS handshakes completed since the start. Those that failed are among the
+    /// [refusals](Self::refusals).
     #[cfg(feature = "tls")]
     pub handshakes: u64,
+    /// Completed TLS handshakes that continued an earlier session.
+    #[cfg(feature = "tls")]
+    pub handshakes_resumed: u64,
     /// Requests that now wait for a thread of the pool.
     pub waiting: usize,
     /// Bytes that are now buffered for all peers.
@@ -250,9 +311,21 @@ impl Metrics {
 }
 
 impl Counters {
+    /// Counts the bytes that a thread has moved that leads no loop, or a loop that has ended.
+    pub(crate) fn count_moved(&self, moved: Moved) {
+        for (counter, bytes) in
+            [(&self.bytes_read, moved.read), (&self.bytes_written, moved.written)]
+        {
+            if bytes > 0 {
+                counter.add(bytes);
+            }
+        }
+    }
+
     pub(crate) fn read(&self, refusals: &Refusals, parts: Parts, gauges: Gauges) -> Metrics {
         let Parts { pool, routes, loops } = parts;
-        let Gauges { phase, incoming, waiting, connections_max, memory_used, memory_max } = gauges;
+        let Gauges { phase, incoming, waiting, connections_max, .. } = gauges;
+        let Gauges { memory_used, memory_max, pushed_streams, held_streams, moved, .. } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
@@ -282,6 +355,12 @@ impl Counters {
             cancelled: self.cancelled.get(),
             #[cfg(feature = "tls")]
             handshakes: self.handshakes.get(),
+            #[cfg(feature = "tls")]
+            handshakes_resumed: self.handshakes_resumed.get(),
+            bytes_read: self.bytes_read.get() + moved.read,
+            bytes_written: self.bytes_written.get() + moved.written,
+            pushed_streams,
+            held_streams,
             waiting,
             memory_used,
             memory_max,

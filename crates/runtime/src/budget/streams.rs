@@ -2,7 +2,7 @@
 //! or that own an upgraded connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::budget::clients::{ClientConnection, HeldThread};
 
@@ -21,7 +21,15 @@ const CLIENT_SHARE: usize = 8;
 pub(crate) struct Streams {
     threads_max: usize,
     open: AtomicUsize,
+    /// Responses whose bodies are pushed. They need no thread.
+    pushed: AtomicUsize,
+    read: AtomicU64,
+    written: AtomicU64,
 }
+
+/// An open response whose body is pushed. Dropping it removes it from the count.
+#[derive(Debug)]
+pub(crate) struct OpenPushed(Arc<Streams>);
 
 /// An open stream. Dropping it removes it from the count.
 #[derive(Debug)]
@@ -33,7 +41,13 @@ pub(crate) struct OpenStream {
 
 impl Streams {
     pub(crate) fn new(threads_max: usize) -> Arc<Self> {
-        Arc::new(Self { threads_max, open: AtomicUsize::new(0) })
+        Arc::new(Self {
+            threads_max,
+            open: AtomicUsize::new(0),
+            pushed: AtomicUsize::new(0),
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+        })
     }
 
     /// Opens a stream for the client with this connection. Returns `None` if the client's streams
@@ -52,6 +66,27 @@ impl Streams {
         Some(OpenStream { streams: Arc::clone(self), _held: held })
     }
 
+    /// Counts a response whose body is pushed.
+    pub(crate) fn open_pushed(self: &Arc<Self>) -> OpenPushed {
+        self.pushed.fetch_add(1, Ordering::Relaxed);
+        OpenPushed(Arc::clone(self))
+    }
+
+    /// Returns how many threads are held now.
+    pub(crate) fn held(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many responses are open whose bodies are pushed.
+    pub(crate) fn pushed(&self) -> usize {
+        self.pushed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes that handlers have read and written by themselves.
+    pub(crate) fn moved(&self) -> (u64, u64) {
+        (self.read.load(Ordering::Relaxed), self.written.load(Ordering::Relaxed))
+    }
+
     /// Returns whether a content must be collected, as far as possible, before it takes a thread.
     pub(crate) fn are_crowded(&self) -> bool {
         self.open.load(Ordering::Relaxed) >= (self.threads_max / CROWDED_SHARE).max(1)
@@ -67,11 +102,27 @@ impl OpenStream {
     pub(crate) fn is_pressed(&self) -> bool {
         self.streams.are_full()
     }
+
+    /// Counts bytes that the stream has read.
+    pub(crate) fn count_read(&self, bytes: usize) {
+        self.streams.read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that the stream has written.
+    pub(crate) fn count_written(&self, bytes: usize) {
+        self.streams.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.streams.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for OpenPushed {
+    fn drop(&mut self) {
+        self.0.pushed.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use crate::buffers::Moved;
 use crate::engine::event_loop::LoopHandle;
 use crate::engine::{Backend, Engine};
 use crate::execution::key::{ExecutionKey, RouteId};
@@ -30,10 +31,22 @@ impl Engine {
             connections_max: self.connections_max,
             memory_used: self.memory.used(),
             memory_max: self.memory.bytes_max(),
+            pushed_streams: self.streams.pushed(),
+            held_streams: self.streams.held(),
+            moved: self.moved(),
         };
         let routes = self.routes.read(&|number| self.route_name(number));
         let parts = Parts { pool: self.pool.metrics(), routes, loops };
         self.counters.read(&self.refusals, parts, gauges)
+    }
+
+    /// Returns the bytes moved by loops, and by handlers that read or write by themselves.
+    fn moved(&self) -> Moved {
+        let (read, written) = self.streams.moved();
+        self.handles().fold(Moved { read, written }, |sum, handle| {
+            let on_loop = handle.moved.get();
+            Moved { read: sum.read + on_loop.read, written: sum.written + on_loop.written }
+        })
     }
 
     fn read_loop(&self, handle: &LoopHandle) -> LoopMetrics {

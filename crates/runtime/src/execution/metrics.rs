@@ -27,6 +27,9 @@ pub struct RouteMetrics {
     /// The name from [`Service::route_name`](crate::Service::route_name), or the route's number, or
     /// the path of its first request.
     pub name: String,
+    /// The number from its [plan](crate::Plan::route), if it has one. Numbers far apart may share
+    /// the measurements, if there are more than a thousand: this is the first of them.
+    pub number: Option<u32>,
     /// Calls that have ended since the start. Running calls are not included, and up to fifteen
     /// recent calls per event loop and thread may be missing.
     pub calls: u64,

@@ -332,11 +332,16 @@ impl Entry {
     fn read(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Option<RouteMetrics> {
         let name = self.name(name_of)?;
         let known = self.known.lock();
+        let number = match &known.name {
+            Some(Name::Number(number)) => Some(*number),
+            _ => None,
+        };
         let sum = |of: fn(&Counted) -> &AtomicU64| {
             of(&self.on_loops).load(Ordering::Relaxed) + of(&self.on_pool).load(Ordering::Relaxed)
         };
         Some(RouteMetrics {
             name,
+            number,
             calls: sum(|counted| &counted.calls),
             computing: Duration::from_nanos(sum(|counted| &counted.computing_ns)),
             waiting: Duration::from_nanos(sum(|counted| &counted.waiting_ns)),

@@ -96,7 +96,7 @@ impl BlockingStream {
 impl Read for BlockingStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
-            return self.transport.read(buffer);
+            return self.transport.read(buffer).inspect(|read| self.open.count_read(*read));
         }
         let length = self.unread.len().min(buffer.len());
         buffer[..length].copy_from_slice(&self.unread[..length]);
@@ -107,7 +107,7 @@ impl Read for BlockingStream {
 
 impl Write for BlockingStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.transport.write(bytes)
+        self.transport.write(bytes).inspect(|written| self.open.count_written(*written))
     }
 
     fn flush(&mut self) -> io::Result<()> {

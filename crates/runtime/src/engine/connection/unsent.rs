@@ -58,7 +58,8 @@ impl Unsent {
     }
 
     /// Writes until the socket takes no more, or the turn is over.
-    fn flush(&mut self, transport: &mut Transport, now: Instant) -> io::Result<Flushed> {
+    fn flush(&mut self, transport: &mut Transport, buffers: &mut Buffers) -> io::Result<Flushed> {
+        let now = buffers.clock.now();
         let mut left = TURN_BYTES;
         while let Some(part) = self.parts.front_mut() {
             if left == 0 {
@@ -68,6 +69,7 @@ impl Unsent {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     left -= written;
+                    buffers.moved.written += written as u64;
                     self.pace.advance(written, now);
                     part.advance(written);
                     if part.is_empty() {
@@ -113,13 +115,14 @@ impl Connection {
     ) -> io::Result<Flushed> {
         if self.unsent.is_none() {
             if let Ok(written) = self.transport.write(&buffers.output) {
+                buffers.moved.written += written as u64;
                 if written == buffers.output.len() && self.transport.unsent() == 0 {
                     buffers.output.clear();
                     return Ok(Flushed::All);
                 }
                 self.keep_unsent(written, &Bytes::new(), buffers, config);
                 if self.is_too_much() {
-                    return self.flush_or_end(buffers.clock.now());
+                    return self.flush_or_end(buffers);
                 }
             }
         }
@@ -135,7 +138,7 @@ impl Connection {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> io::Result<Flushed> {
-        let flushed = self.flush_unsent(buffers.clock.now())?;
+        let flushed = self.flush_unsent(buffers)?;
         let output = &mut buffers.output;
         let is_settled = self.transport.unsent() == 0 || flushed != Flushed::All;
         if output.is_empty() && content.is_empty() && is_settled {
@@ -156,6 +159,7 @@ impl Connection {
             Err(error) if is_would_block(&error) => 0,
             Err(error) => return Err(error),
         };
+        buffers.moved.written += written as u64;
         let offered = output.len() + turn.len();
         let is_sent = self.transport.unsent() == 0;
         if written == offered && turn.len() == content.len() && is_sent {
@@ -164,13 +168,9 @@ impl Connection {
         }
         self.keep_unsent(written, content, buffers, config);
         if self.is_too_much() {
-            return self.flush_or_end(buffers.clock.now());
+            return self.flush_or_end(buffers);
         }
-        if written == offered && is_sent {
-            Ok(Flushed::Paused)
-        } else {
-            self.flush_unsent(buffers.clock.now())
-        }
+        if written == offered && is_sent { Ok(Flushed::Paused) } else { self.flush_unsent(buffers) }
     }
 
     /// Returns whether the kept bytes are not short and the memory budget is used up.
@@ -183,9 +183,9 @@ impl Connection {
     /// Writes as much as the socket takes, regardless of turns. Fails if bytes remain, because
     /// there is no memory to keep them in.
     #[cold]
-    fn flush_or_end(&mut self, now: Instant) -> io::Result<Flushed> {
+    fn flush_or_end(&mut self, buffers: &mut Buffers) -> io::Result<Flushed> {
         loop {
-            match self.flush_unsent(now)? {
+            match self.flush_unsent(buffers)? {
                 Flushed::All => return Ok(Flushed::All),
                 Flushed::Paused => {}
                 Flushed::Some => return Err(io::ErrorKind::OutOfMemory.into()),
@@ -212,6 +212,7 @@ impl Connection {
         } else {
             0
         };
+        buffers.moved.written += written as u64;
         let rest = bytes.get(written..).unwrap_or_default();
         if !rest.is_empty() {
             // They precede the output that was produced after them.
@@ -244,9 +245,9 @@ impl Connection {
         unsent.charge.add(&self.loop_handle.engine.memory, own);
     }
 
-    fn flush_unsent(&mut self, now: Instant) -> io::Result<Flushed> {
+    fn flush_unsent(&mut self, buffers: &mut Buffers) -> io::Result<Flushed> {
         let Some(unsent) = &mut self.unsent else { return Ok(Flushed::All) };
-        let flushed = unsent.flush(&mut self.transport, now)?;
+        let flushed = unsent.flush(&mut self.transport, buffers)?;
         if flushed == Flushed::All {
             self.unsent = None;
         }

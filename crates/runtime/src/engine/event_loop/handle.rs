@@ -21,6 +21,7 @@ use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
 use crate::execution::stuck::{Caught, Turn};
 use crate::execution::watchdog::Watched;
+use crate::metrics::MovedOnLoop;
 use crate::service::latch::Latch;
 use crate::service::mailbox::WakeConnection;
 
@@ -66,6 +67,8 @@ pub(crate) struct LoopHandle {
     born: Instant,
     pub(super) connections: AtomicUsize,
     pub(super) parked: AtomicUsize,
+    /// What its connections have read and written. Only the leader adds to it.
+    pub(crate) moved: MovedOnLoop,
     /// The route of the handler that runs while the loop is in its slot.
     pub(super) running: AtomicU64,
     /// The system's ID of the current or last leader's thread. 0 if the system has none.
@@ -90,6 +93,7 @@ impl LoopHandle {
             born: Instant::now(),
             connections: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
+            moved: MovedOnLoop::default(),
             running: AtomicU64::new(0),
             leader: AtomicU32::new(0),
             handed_over: AtomicU64::new(0),

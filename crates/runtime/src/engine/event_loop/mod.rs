@@ -472,6 +472,7 @@ impl Drop for EventLoop {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.handle.engine);
         engine.counters.requests.add(self.requests);
+        engine.counters.count_moved(self.handle.moved.take());
         engine.loop_ended();
     }
 }

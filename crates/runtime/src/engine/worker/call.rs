@@ -415,6 +415,7 @@ impl Worker<'_> {
                 if http.is_pushing() {
                     let event_loop = Arc::downgrade(&connection.loop_handle);
                     http.attach(event_loop, connection.token);
+                    http.count_pushed(self.engine.streams.open_pushed());
                 }
                 Continue(connection)
             }

@@ -47,6 +47,9 @@ impl Worker<'_> {
             if let Some(session) = handshake.finish(self.buffers) {
                 connection.transport.secure(session);
                 self.engine.counters.handshakes.increment();
+                if connection.transport.tls_info().is_some_and(|info| info.is_resumed()) {
+                    self.engine.counters.handshakes_resumed.increment();
+                }
             }
         }
         self.replace_guest(connection)

@@ -138,6 +138,7 @@ pub(crate) fn follow(
     let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
         worker.put(outcome);
+        worker.count_moved();
     } else {
         // As for a leader. The connection's loop frees its entry.
         worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
@@ -214,6 +215,17 @@ impl Worker<'_> {
             }
         };
         self.put(outcome);
+        self.count_moved();
+    }
+
+    /// Counts the bytes that this thread has moved.
+    #[inline]
+    pub(super) fn count_moved(&mut self) {
+        let moved = std::mem::take(&mut self.buffers.moved);
+        match &self.lead {
+            Some(event_loop) => event_loop.handle().moved.add(moved),
+            None => self.engine.counters.count_moved(moved),
+        }
     }
 
     /// Refuses a request that has waited too long for a thread.
@@ -221,6 +233,7 @@ impl Worker<'_> {
     fn refuse_late(&mut self, call: Call) {
         let outcome = self.refuse_waiting(call);
         self.put(outcome);
+        self.count_moved();
     }
 
     fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {

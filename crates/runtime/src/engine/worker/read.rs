@@ -48,6 +48,7 @@ impl Worker<'_> {
             Ok(0) => Ok(Filled::End),
             Ok(read) => {
                 self.buffers.input.filled(read);
+                self.buffers.moved.read += read as u64;
                 Ok(Filled::Some { may_have_more: read == room })
             }
             Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
@@ -75,6 +76,7 @@ impl Worker<'_> {
         match transport.read_vectored(parts) {
             Ok(0) => Ok(Filled::End),
             Ok(read) => {
+                self.buffers.moved.read += read as u64;
                 http.content_filled(read.min(room), self.buffers.clock.now());
                 let behind = read.saturating_sub(room);
                 self.buffers.input.filled(behind);

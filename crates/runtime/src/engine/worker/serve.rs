@@ -160,7 +160,10 @@ impl Worker<'_> {
     /// connections first.
     #[inline(always)]
     pub(super) fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
-        if self.lead.is_some() && *rounds == ROUNDS_MAX {
+        if self.lead.is_none() {
+            // It may continue with this connection for long.
+            self.count_moved();
+        } else if *rounds == ROUNDS_MAX {
             return Break(self.yielded(connection));
         }
         *rounds += 1;

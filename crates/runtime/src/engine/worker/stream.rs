@@ -107,8 +107,12 @@ impl Worker<'_> {
         let Self { engine, buffers, lead, clocks, .. } = self;
         let (result, call_outcome) =
             run(lead, clocks, engine, loop_handle, route, Measure::Never, || {
+                let moved = &mut buffers.moved;
                 let sent = if sends_file {
-                    http.send_file(|file, offset, length| transport.send_file(file, offset, length))
+                    http.send_file(|file, offset, length| {
+                        let sent = transport.send_file(file, offset, length);
+                        sent.inspect(|sent| moved.written += *sent as u64)
+                    })
                 } else {
                     FileSent::Unsupported
                 };

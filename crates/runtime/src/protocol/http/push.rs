@@ -10,6 +10,7 @@ use filoplume_http1::{CHUNK_END, Headers, encode_chunk_head, encode_last_chunk};
 use super::send::SendFraming;
 use super::{Http, Stage, Step};
 use crate::budget::memory::Memory;
+use crate::budget::streams::OpenPushed;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
@@ -25,6 +26,8 @@ pub(super) struct Pushing {
     body: Box<Pushed>,
     framing: SendFraming,
     route: Route,
+    /// Counts the response as long as it is open.
+    open: Option<OpenPushed>,
     /// When something was sent last. Keep-alive bytes are due an interval later.
     sent_at: Instant,
 }
@@ -38,7 +41,7 @@ pub(crate) struct PushFailed {
 
 impl Pushing {
     pub(super) fn new(body: Box<Pushed>, framing: SendFraming, route: Route, now: Instant) -> Self {
-        Self { body, framing, route, sent_at: now }
+        Self { body, framing, route, open: None, sent_at: now }
     }
 
     pub(super) fn ends_with_connection(&self) -> bool {
@@ -98,6 +101,13 @@ impl Http {
             if let Some(mailbox) = pushing.body.mailbox() {
                 mailbox.attach(event_loop, token);
             }
+        }
+    }
+
+    /// Counts the response as long as it is open.
+    pub(crate) fn count_pushed(&mut self, open: OpenPushed) {
+        if let Stage::Pushing(pushing) = &mut self.stage {
+            pushing.open = Some(open);
         }
     }
 

@@ -209,7 +209,10 @@ impl ContentStream {
         let result = loop {
             match self.transport.read(buffer) {
                 Ok(0) => break Err(ContentError::Ended.into()),
-                Ok(read) => break Ok(read),
+                Ok(read) => {
+                    self.open.count_read(read);
+                    break Ok(read);
+                }
                 Err(error) if is_would_block(&error) => {
                     if Instant::now() >= self.deadline() {
                         break Err(ContentError::TooSlow.into());
@@ -244,6 +247,7 @@ impl ContentStream {
         while !left.is_empty() {
             let error = match self.transport.write(left) {
                 Ok(written) if written > 0 => {
+                    self.open.count_written(written);
                     left = left.get(written..).unwrap_or_default();
                     continue;
                 }
