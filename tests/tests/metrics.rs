@@ -71,6 +71,11 @@ fn every_request_is_counted_by_route_and_status() {
     let none = "http_server_requests_total{method=\"\",route=\"(no route)\",status=\"404\"}";
     assert_eq!(values.get(none), Some(&3.0));
     assert_eq!(values.get("filoplume_panics_total"), Some(&1.0));
+    for time in ["computing", "waiting"] {
+        let labels = format!("method=\"GET\",route=\"/users/{{id}}\",time=\"{time}\"");
+        let name = format!("filoplume_handler_seconds_total{{{labels}}}");
+        assert!(values.contains_key(&name), "{name}: {:?}", values.keys());
+    }
     assert!(!values.keys().any(|name| name.contains("/users/1")), "labels are never paths");
     app.shutdown();
 }

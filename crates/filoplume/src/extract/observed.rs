@@ -50,9 +50,10 @@ impl Observed {
     }
 
     /// Returns what [`App::metrics`](crate::App::metrics) answers. Its media type is
-    /// `application/openmetrics-text; version=1.0.0; charset=utf-8`.
+    /// `application/openmetrics-text; version=1.0.0; charset=utf-8`. It is at most half a second
+    /// old: requests in that time are returned the same text.
     pub fn open_metrics(&self) -> String {
-        self.0.open_metrics()
+        String::from_utf8_lossy(&self.0.open_metrics()).into_owned()
     }
 }
 

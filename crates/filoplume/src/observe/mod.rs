@@ -8,7 +8,11 @@ mod histogram;
 mod open_metrics;
 mod pace;
 mod report;
+mod scrape;
+mod server_text;
 mod server_timing;
+#[cfg(feature = "websocket")]
+mod sockets;
 mod stories;
 
 use std::fmt;
@@ -20,9 +24,13 @@ use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
 use counts::{Counts, OnShard};
 use histogram::Histogram;
 pub(crate) use open_metrics::CONTENT_TYPE;
+use open_metrics::labels;
 use pace::Pace;
 pub use report::RouteReport;
+use scrape::Scrape;
 pub(crate) use server_timing::server_timing;
+#[cfg(feature = "websocket")]
+pub(crate) use sockets::SocketCounts;
 use stories::Stories;
 pub use stories::{Story, StoryKind};
 
@@ -36,13 +44,18 @@ pub(crate) struct Observer {
     known: OnceLock<Known>,
     monitor: OnceLock<Monitor>,
     stories: Stories,
+    scrape: Scrape,
     /// From which time on a request is slow.
     slow_after: OnceLock<Duration>,
+    #[cfg(feature = "websocket")]
+    sockets: Arc<SocketCounts>,
 }
 
 struct Known {
     /// The routes by number, and one more for requests without a route.
     names: Box<[RouteName]>,
+    /// Their labels in the text of the metrics.
+    labels: Box<[String]>,
     counts: Counts,
     pace: Pace,
     total: Histogram,
@@ -79,9 +92,13 @@ impl Observer {
     pub(crate) fn begin(&self, routes: impl Iterator<Item = RouteName>) {
         let none = RouteName { methods: String::new(), pattern: NO_ROUTE.to_owned() };
         let names: Box<[RouteName]> = routes.chain([none]).collect();
+        let labels_of = |RouteName { methods, pattern }: &RouteName| {
+            labels(&[("method", methods), ("route", pattern)])
+        };
+        let labels = names.iter().map(labels_of).collect();
         let counts = Counts::new(names.len());
         let pace = Pace::new(names.len());
-        let _ = self.known.set(Known { names, counts, pace, total: Histogram::default() });
+        let _ = self.known.set(Known { names, labels, counts, pace, total: Histogram::default() });
     }
 
     /// Called when the server starts.
@@ -151,6 +168,12 @@ impl Observer {
         let mut story = Story::of_failure(response.status().as_u16());
         story.request_id = request_id(response);
         self.note(known, route, story);
+    }
+
+    /// Returns where the WebSockets of the app are counted.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn sockets(&self) -> Arc<SocketCounts> {
+        Arc::clone(&self.sockets)
     }
 
     /// Returns the recent stories, the newest first.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::config::Config;
 use super::message::{AsMessage, Message, MessageRef, SocketResult};
 use super::upgrade::Negotiated;
+use crate::observe::SocketCounts;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
@@ -56,6 +57,23 @@ pub struct BlockingSocket {
     subprotocol: Option<Box<str>>,
     stage: Stage,
     goodbye: Arc<Goodbye>,
+    counts: Option<Counted>,
+}
+
+/// Counts the socket as open until it is dropped.
+struct Counted(Arc<SocketCounts>);
+
+impl Counted {
+    fn new(counts: Arc<SocketCounts>) -> Self {
+        counts.open_one();
+        Self(counts)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.close_one();
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +162,9 @@ impl BlockingSocket {
         let mut is_pinged = false;
         while self.stage != Stage::Closed {
             if let Some(message) = self.next()? {
+                if let Some(counted) = &self.counts {
+                    counted.0.receive(1);
+                }
                 return Ok(Some(message));
             }
             if self.stage == Stage::Closed {
@@ -251,7 +272,13 @@ impl BlockingSocket {
             MessageRef::Text(text) => self.encoder.text(text, &mut self.output),
             MessageRef::Binary(content) => self.encoder.binary(content, &mut self.output),
         }
-        if self.write()? { Ok(()) } else { Err(ErrorKind::NotConnected.into()) }
+        if !self.write()? {
+            return Err(ErrorKind::NotConnected.into());
+        }
+        if let Some(counted) = &self.counts {
+            counted.0.send_one();
+        }
+        Ok(())
     }
 
     /// Closes the socket: sends the code and the reason, and waits for the peer's answer. When the
@@ -337,7 +364,7 @@ pub(super) fn run<R: SocketResult>(
     stopping: &Stopping,
     handler: impl FnOnce(&mut BlockingSocket) -> R,
 ) {
-    let Negotiated { codec, subprotocol, config, .. } = negotiated;
+    let Negotiated { codec, subprotocol, config, counts, .. } = negotiated;
     let goodbye = Arc::new(Goodbye::of(&stream));
     let says = Arc::clone(&goodbye);
     // Removed when this returns.
@@ -352,6 +379,7 @@ pub(super) fn run<R: SocketResult>(
         subprotocol,
         stage: Stage::Open,
         goodbye,
+        counts: counts.map(Counted::new),
     };
     let result = catch_unwind(AssertUnwindSafe(|| handler(&mut socket).into_error()));
     let code = match &result {

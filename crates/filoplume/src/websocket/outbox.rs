@@ -12,6 +12,7 @@ use super::frames::Frames;
 use super::message::MessageRef;
 use super::room::RoomInner;
 use super::socket::SendError;
+use crate::observe::SocketCounts;
 
 /// A buffer that grew beyond this is not kept by its thread.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
@@ -31,6 +32,8 @@ pub(super) struct Outbox {
     /// Wakes the connection. Set when it opens.
     waker: OnceLock<tcp::Sender>,
     queue: Mutex<Queue>,
+    /// Where the socket is counted, if the app counts.
+    counts: Option<Arc<SocketCounts>>,
 }
 
 /// How a message that was encoded for all sockets of a form looks.
@@ -91,6 +94,7 @@ impl Outbox {
         form: Form,
         encoder: Encoder,
         unsent_bytes_max: usize,
+        counts: Option<Arc<SocketCounts>>,
     ) -> Self {
         let queue = Queue {
             frames: Frames::default(),
@@ -100,7 +104,7 @@ impl Outbox {
             rooms: Vec::new(),
         };
         let (waker, queue) = (OnceLock::new(), Mutex::new(queue));
-        Self { id, subprotocol, form, unsent_bytes_max, waker, queue }
+        Self { id, subprotocol, form, unsent_bytes_max, waker, queue, counts }
     }
 
     /// Appends what the closure writes, if the socket is open and has room for `bytes` more.
@@ -139,11 +143,12 @@ impl Outbox {
             MessageRef::Text(text) => encoder.text(text, frames.own()),
             MessageRef::Binary(content) => encoder.binary(content, frames.own()),
         })
+        .inspect(|()| self.count_sent())
     }
 
     /// Appends a frame that was encoded for all sockets of this form, and is shared with them.
     pub(super) fn share(&self, frame: &Bytes) -> Result<(), SendError> {
-        self.append(frame.len(), |_, frames| frames.share(frame))
+        self.append(frame.len(), |_, frames| frames.share(frame)).inspect(|()| self.count_sent())
     }
 
     pub(super) fn ping(&self, content: &[u8]) -> Result<(), SendError> {
@@ -198,7 +203,22 @@ impl Outbox {
     }
 
     pub(super) fn opened(&self, waker: tcp::Sender) {
-        let _ = self.waker.set(waker);
+        if let (Ok(()), Some(counts)) = (self.waker.set(waker), &self.counts) {
+            counts.open_one();
+        }
+    }
+
+    /// Counts messages of the peer.
+    pub(super) fn count_received(&self, messages: u64) {
+        if let Some(counts) = self.counts.as_ref().filter(|_| messages > 0) {
+            counts.receive(messages);
+        }
+    }
+
+    fn count_sent(&self) {
+        if let Some(counts) = &self.counts {
+            counts.send_one();
+        }
     }
 
     fn wake(&self) {
@@ -253,6 +273,10 @@ impl Outbox {
     pub(super) fn closed(&self) {
         let rooms = {
             let mut queue = self.queue.lock();
+            let was_open = queue.stage != Stage::Closed && self.waker.get().is_some();
+            if let Some(counts) = self.counts.as_ref().filter(|_| was_open) {
+                counts.close_one();
+            }
             queue.stage = Stage::Closed;
             queue.frames = Frames::default();
             std::mem::take(&mut queue.rooms)

@@ -93,6 +93,14 @@ impl SocketProtocol {
 
     /// Reads messages until the input is used up or the call has to end.
     fn read(&mut self, input: &mut [u8], io: &mut Io<'_>) -> usize {
+        let mut messages = 0;
+        let used = self.read_messages(input, io, &mut messages);
+        self.socket.outbox.count_received(messages);
+        used
+    }
+
+    /// As [`read`](Self::read), and counts the messages.
+    fn read_messages(&mut self, input: &mut [u8], io: &mut Io<'_>, messages: &mut u64) -> usize {
         let started = Instant::now();
         let mut used = 0;
         while let Some(rest) = input.get_mut(used..).filter(|rest| !rest.is_empty()) {
@@ -105,6 +113,7 @@ impl SocketProtocol {
                 }
             };
             used += count;
+            *messages += u64::from(matches!(event, Event::Text(_) | Event::Binary(_)));
             let after = match event {
                 Event::Text(text) => {
                     message(&self.socket, &mut self.handlers, MessageRef::Text(text))

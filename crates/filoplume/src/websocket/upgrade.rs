@@ -22,6 +22,7 @@ use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::extract::FromRequest;
 use crate::core::response::IntoResponse;
+use crate::observe::SocketCounts;
 use crate::semantics::origin::is_origin_of;
 
 /// A request to open a WebSocket, and the settings and closures of the socket.
@@ -72,6 +73,8 @@ pub struct WebSocketUpgrade {
     config: Config,
     handlers: Handlers,
     stopping: Stopping,
+    /// Where the socket is counted, if the app counts.
+    counts: Option<Arc<SocketCounts>>,
 }
 
 /// The origin of the page that asks, compared to the host of the request.
@@ -95,6 +98,7 @@ impl FromRequest for WebSocketUpgrade {
             config: Config::default(),
             handlers: Handlers::default(),
             stopping: context.settings.stopping.clone(),
+            counts: context.settings.observer.as_ref().map(|observer| observer.sockets()),
         })
     }
 }
@@ -320,6 +324,7 @@ impl WebSocketUpgrade {
             subprotocol: subprotocol.clone(),
             handlers: self.handlers,
             config: self.config,
+            counts: self.counts,
         });
         response.set_header("upgrade", "websocket")?;
         response.set_header("sec-websocket-accept", self.handshake.accept_key())?;
@@ -346,6 +351,7 @@ pub(super) struct Negotiated {
     pub(super) subprotocol: Option<Box<str>>,
     pub(super) handlers: Handlers,
     pub(super) config: Config,
+    pub(super) counts: Option<Arc<SocketCounts>>,
 }
 
 pub(super) struct Codec {
@@ -385,7 +391,8 @@ impl Negotiated {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let Codec { decoder, encoder, form, .. } = self.codec;
         let unsent_bytes_max = self.config.unsent_bytes_max;
-        let outbox = Outbox::new(id, self.subprotocol, form, encoder, unsent_bytes_max);
+        let outbox =
+            Outbox::new(id, self.subprotocol, form, encoder, unsent_bytes_max, self.counts);
         let socket = Socket { outbox: Arc::new(outbox) };
         SocketProtocol::new(socket, decoder, self.handlers, self.config.times)
     }

@@ -1,0 +1,205 @@
+//! The text of all metrics, for Prometheus. It is formatted once for all who ask at the same time.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use filoplume_runtime::Timing;
+use parking_lot::Mutex;
+
+use super::counts::{OTHER_STATUS, RouteCounts, Times};
+use super::histogram::Snapshot;
+use super::open_metrics::{OpenMetrics, Resolution, push_number};
+use super::server_text::{write_handlers, write_refusals, write_server};
+use super::{Known, Observer};
+
+/// How long a text is returned again. Scrapers ask every few seconds. Whoever asks more often, by
+/// mistake or to do harm, makes the server format a thousand routes only twice a second.
+const AGE_MAX: Duration = Duration::from_millis(500);
+
+/// A phase is written for a route from the moment in which a request spent this long in it. Most
+/// routes never wait, and their series would all be zero.
+const PHASE_MIN: Duration = Duration::from_micros(100);
+
+/// The last text.
+#[derive(Debug, Default)]
+pub(super) struct Scrape {
+    last: Mutex<Option<(Instant, Bytes)>>,
+    /// Locked by the thread that formats.
+    formatting: Mutex<()>,
+}
+
+impl Scrape {
+    /// Returns the last text, or a new one if it is too old. While one thread formats, the others
+    /// get the text before. Only those that come during the very first time wait.
+    pub(super) fn get(&self, now: Instant, format: impl FnOnce() -> String) -> Bytes {
+        let last = self.last.lock().clone();
+        let _formatting = match &last {
+            Some((at, text)) if now.saturating_duration_since(*at) < AGE_MAX => {
+                return text.clone();
+            }
+            Some((_, text)) => match self.formatting.try_lock() {
+                Some(formatting) => formatting,
+                None => return text.clone(),
+            },
+            None => {
+                let formatting = self.formatting.lock();
+                if let Some((_, text)) = &*self.last.lock() {
+                    return text.clone();
+                }
+                formatting
+            }
+        };
+        let text = Bytes::from(format());
+        *self.last.lock() = Some((now, text.clone()));
+        text
+    }
+}
+
+impl Observer {
+    /// Returns everything as OpenMetrics, as it was at most half a second ago.
+    pub(crate) fn open_metrics(&self) -> Bytes {
+        self.scrape.get(Instant::now(), || self.format_open_metrics())
+    }
+
+    fn format_open_metrics(&self) -> String {
+        let known = self.known.get();
+        let routes = known.map_or(0, |known| known.counts.routes());
+        let mut text = OpenMetrics::with_capacity(8 * 1024 + routes * 4096);
+        if let Some(known) = known {
+            known.write_requests(&mut text);
+            known.write_times(&mut text);
+        }
+        #[cfg(feature = "websocket")]
+        self.sockets.write(&mut text);
+        if let Some(metrics) = self.server() {
+            write_server(&metrics, &mut text);
+            write_refusals(&metrics, &mut text);
+            if let Some(known) = known {
+                write_handlers(&metrics, |number| known.labels_of(number), &mut text);
+            }
+        }
+        text.finish()
+    }
+}
+
+impl Known {
+    fn write_requests(&self, text: &mut OpenMetrics) {
+        let counts: Vec<(&str, RouteCounts)> = self
+            .labels
+            .iter()
+            .enumerate()
+            .map(|(route, labels)| (&**labels, self.counts.read(route)))
+            .filter(|(_, counts)| counts.begun > 0)
+            .collect();
+        text.family("http_server_requests", "counter", "Requests that have a response.");
+        let mut label = String::new();
+        for (labels, counts) in &counts {
+            for (status, count) in &counts.statuses {
+                label.clear();
+                label.push_str("status=\"");
+                match *status {
+                    OTHER_STATUS => label.push_str("other"),
+                    status => push_number(&mut label, status.into(), 1),
+                }
+                label.push('"');
+                text.counter(labels, &label, *count);
+            }
+        }
+        text.family("http_server_active_requests", "gauge", "Requests that are being answered.");
+        for (labels, counts) in &counts {
+            text.gauge(labels, counts.active());
+        }
+    }
+
+    fn write_times(&self, text: &mut OpenMetrics) {
+        text.family(
+            "http_server_request_duration_seconds",
+            "histogram",
+            "From the first byte of a request to the last byte of its response.",
+        );
+        let labels = self.labels.iter().enumerate();
+        let measured: Vec<(&str, &Times)> = labels
+            .filter_map(|(route, labels)| Some((&**labels, self.counts.times(route)?)))
+            .collect();
+        for (labels, times) in &measured {
+            text.histogram(labels, &times.total.read(), Resolution::Coarse);
+        }
+        text.family(
+            "http_server_all_request_duration_seconds",
+            "histogram",
+            "The same for all routes together, in finer buckets.",
+        );
+        text.histogram("", &self.total.read(), Resolution::Fine);
+        text.family(
+            "http_server_request_phase_seconds",
+            "histogram",
+            "The parts of that time. A phase appears when a request spends 100 microseconds in it.",
+        );
+        let mut with_phase = String::new();
+        for (index, (phase, _)) in Timing::default().phases().into_iter().enumerate() {
+            for (labels, times) in &measured {
+                let Some(times) = times.phase(index).filter(is_worth_a_series) else { continue };
+                with_phase.clear();
+                with_phase.extend([labels, ",phase=\"", phase, "\""]);
+                text.histogram(&with_phase, &times, Resolution::Decades);
+            }
+        }
+    }
+
+    /// Returns the labels of the route with this number in a plan, or of requests without a route.
+    fn labels_of(&self, number: u32) -> &str {
+        &self.labels[self.index(Some(number))]
+    }
+}
+
+fn is_worth_a_series(times: &Snapshot) -> bool {
+    times.quantile(1.0).is_some_and(|longest| longest > PHASE_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_text_is_returned_again_until_it_is_old() {
+        let scrape = Scrape::default();
+        let start = Instant::now();
+        let at =
+            |ms: u64, text: &str| scrape.get(start + Duration::from_millis(ms), || text.to_owned());
+        assert_eq!(at(0, "one"), "one");
+        assert_eq!(at(499, "two"), "one");
+        assert_eq!(at(500, "two"), "two");
+        // A clock that was read before that of another thread.
+        assert_eq!(at(400, "three"), "two");
+    }
+
+    /// One formats, and the others neither wait nor format.
+    #[test]
+    fn those_who_ask_at_the_same_time_share_a_text() {
+        let scrape = Scrape::default();
+        let start = Instant::now();
+        scrape.get(start, || "one".to_owned());
+        let later = start + AGE_MAX;
+        let (begin, begun) = mpsc::channel();
+        let (finish, finished) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                scrape.get(later, move || {
+                    begin.send(()).unwrap();
+                    let _ = finished.recv();
+                    "two".to_owned()
+                })
+            });
+            begun.recv().unwrap();
+            for _ in 0..100 {
+                assert_eq!(scrape.get(later, || panic!("it is being formatted")), "one");
+            }
+            drop(finish);
+            assert_eq!(first.join().unwrap(), "two");
+        });
+        assert_eq!(scrape.get(later, || panic!("it is new")), "two");
+    }
+}

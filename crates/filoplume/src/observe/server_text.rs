@@ -1,0 +1,188 @@
+//! The metrics of the engine as text for Prometheus.
+
+use filoplume_runtime::{Metrics, Phase};
+
+use super::open_metrics::{OpenMetrics, labels};
+
+/// A family of metrics: its name, its kind, its help, and the labels and values of its samples.
+type Family = (&'static str, Kind, &'static str, &'static [(&'static str, fn(&Metrics) -> u64)]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Gauge,
+    Counter,
+}
+
+use Kind::{Counter, Gauge};
+
+const CONNECTIONS: &[Family] = &[
+    (
+        "filoplume_connections",
+        Gauge,
+        "Open connections. Idle ones hold no thread.",
+        &[
+            ("state=\"idle\"", |of| of.parked.min(of.connections)),
+            ("state=\"busy\"", |of| of.connections.saturating_sub(of.parked)),
+        ],
+    ),
+    (
+        "filoplume_connections_max",
+        Gauge,
+        "The maximum of open connections.",
+        &[("", |of| of.connections_max)],
+    ),
+    ("filoplume_connections_accepted", Counter, "Accepted connections.", &[("", |of| of.accepted)]),
+    (
+        "filoplume_connections_ended",
+        Counter,
+        "Connections ended by the server.",
+        &[
+            ("reason=\"deadline\"", |of| of.timed_out),
+            ("reason=\"room\"", |of| of.connections_shed),
+        ],
+    ),
+    (
+        "filoplume_accept_errors",
+        Counter,
+        "Failed attempts to accept a connection.",
+        &[("", |of| of.accept_errors)],
+    ),
+    (
+        "filoplume_connection_bytes",
+        Counter,
+        "Bytes of connections, without the frames of TLS records.",
+        &[
+            ("direction=\"read\"", |of| of.bytes_read),
+            ("direction=\"written\"", |of| of.bytes_written),
+        ],
+    ),
+    (
+        "filoplume_streams",
+        Gauge,
+        "Open streams: pushed ones need no thread, held ones have one each.",
+        &[
+            ("kind=\"pushed\"", |of| of.pushed_streams as u64),
+            ("kind=\"held\"", |of| of.held_streams as u64),
+        ],
+    ),
+    (
+        "filoplume_upgrades",
+        Counter,
+        "Connections that became another protocol.",
+        &[("", |of| of.upgraded)],
+    ),
+];
+
+#[cfg(feature = "tls")]
+const TLS: &[Family] = &[(
+    "filoplume_tls_handshakes",
+    Counter,
+    "Completed TLS handshakes. Those that failed are refusals.",
+    &[
+        ("session=\"new\"", |of| of.handshakes.saturating_sub(of.handshakes_resumed)),
+        ("session=\"resumed\"", |of| of.handshakes_resumed),
+    ],
+)];
+
+#[cfg(not(feature = "tls"))]
+const TLS: &[Family] = &[];
+
+const THREADS: &[Family] = &[
+    (
+        "filoplume_threads",
+        Gauge,
+        "Threads, including those of the event loops.",
+        &[
+            ("state=\"idle\"", |of| of.pool.idle.min(of.pool.threads) as u64),
+            ("state=\"busy\"", |of| of.pool.threads.saturating_sub(of.pool.idle) as u64),
+        ],
+    ),
+    (
+        "filoplume_requests_waiting",
+        Gauge,
+        "Requests that wait for a thread.",
+        &[("", |of| of.waiting as u64)],
+    ),
+    (
+        "filoplume_leased_connections",
+        Gauge,
+        "Connections that a thread keeps.",
+        &[("", |of| of.leased)],
+    ),
+    (
+        "filoplume_dispatched_requests",
+        Counter,
+        "Requests that ran on the pool.",
+        &[("", |of| of.dispatched)],
+    ),
+    (
+        "filoplume_loop_handovers",
+        Counter,
+        "Event loops that changed their thread.",
+        &[
+            ("result=\"done\"", |of| of.hand_overs),
+            ("result=\"failed\"", |of| of.hand_overs_failed),
+        ],
+    ),
+    ("filoplume_panics", Counter, "Handlers that panicked.", &[("", |of| of.panics)]),
+    (
+        "filoplume_cancelled_requests",
+        Counter,
+        "Requests whose client has gone.",
+        &[("", |of| of.cancelled)],
+    ),
+    (
+        "filoplume_memory_bytes",
+        Gauge,
+        "Bytes that are buffered for all clients.",
+        &[("", |of| of.memory_used as u64)],
+    ),
+    (
+        "filoplume_memory_max_bytes",
+        Gauge,
+        "The maximum of buffered bytes.",
+        &[("", |of| of.memory_max as u64)],
+    ),
+    (
+        "filoplume_stopping",
+        Gauge,
+        "Whether the server stops or has stopped.",
+        &[("", |of| u64::from(of.phase != Phase::Serving))],
+    ),
+];
+
+/// Writes what the engine counts.
+pub(super) fn write_server(metrics: &Metrics, text: &mut OpenMetrics) {
+    for (name, kind, help, samples) in [CONNECTIONS, TLS, THREADS].into_iter().flatten() {
+        text.family(name, if *kind == Gauge { "gauge" } else { "counter" }, help);
+        for (labels, value) in *samples {
+            match kind {
+                Gauge => text.gauge(labels, value(metrics)),
+                Counter => text.counter(labels, "", value(metrics)),
+            }
+        }
+    }
+}
+
+/// Writes the reasons for which requests and connections were refused.
+pub(super) fn write_refusals(metrics: &Metrics, text: &mut OpenMetrics) {
+    text.family("filoplume_refusals", "counter", "Requests and connections that were refused.");
+    for (refusal, count) in metrics.refusals() {
+        text.counter(&labels(&[("reason", &refusal.to_string())]), "", count);
+    }
+}
+
+/// Writes how the engine runs the routes, with the labels of their numbers. It measures them itself,
+/// and may count several routes as one if there are more than a thousand.
+pub(super) fn write_handlers<'k>(
+    metrics: &Metrics,
+    labels_of: impl Fn(u32) -> &'k str,
+    text: &mut OpenMetrics,
+) {
+    text.family("filoplume_handler_seconds", "counter", "Estimated time of handlers by use.");
+    for route in metrics.routes() {
+        let Some(labels) = route.number.map(&labels_of) else { continue };
+        text.counter(labels, "time=\"computing\"", route.computing);
+        text.counter(labels, "time=\"waiting\"", route.waiting);
+    }
+}
