@@ -45,7 +45,8 @@ pub struct Timing {
     /// [`waiting`](Self::waiting).
     pub content: Duration,
     /// The request was there, and its event loop was busy with others. It begins when the system
-    /// reported the request to the event loop.
+    /// reported the request to the event loop. If a request or those before it are long, its
+    /// connection yields to others from time to time, and that is counted here too.
     pub turn: Duration,
     /// The request waited for a thread of the pool, or for a permit.
     pub queue: Duration,

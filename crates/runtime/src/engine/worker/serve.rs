@@ -374,6 +374,9 @@ impl Worker<'_> {
             Some(unsent) => connection.deadline = unsent.deadline(),
             None => self.renew_deadline(&mut connection, !self.buffers.input.is_empty()),
         }
+        if let Some(http) = connection.guest.as_http_mut() {
+            http.measure_yield(self.buffers.clock.now());
+        }
         self.unload(&mut connection);
         Outcome::Yielded(connection)
     }

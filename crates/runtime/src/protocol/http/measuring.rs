@@ -67,7 +67,7 @@ impl Measuring {
         self.since = self.since.max(now);
     }
 
-    /// The request is complete, and its loop was told so at `woken`.
+    /// The rest of the request is there: its loop was told so at `woken`, or leaves it for later.
     pub(crate) fn is_complete(&mut self, woken: Instant) {
         if matches!(self.phase, Phase::Head | Phase::Content) {
             self.enter(Phase::Turn, woken);
@@ -131,10 +131,22 @@ impl Http {
         }
         match &mut self.measuring {
             Some(measuring) if measuring.phase == phase => {}
-            // The content follows its head.
-            Some(measuring) if measuring.phase == Phase::Head => measuring.enter(phase, now),
+            // The content follows its head. After a turn for others more is missing than was
+            // there.
+            Some(measuring) if matches!(measuring.phase, Phase::Head | Phase::Turn) => {
+                measuring.enter(phase, now);
+            }
             Some(_) => {}
             None => self.measuring = Some(Box::new(Measuring::begin(phase, now))),
+        }
+    }
+
+    /// Called when the connection could go on reading its request, and lets others go first. From
+    /// now on the request does not wait for its client.
+    #[inline]
+    pub(crate) fn measure_yield(&mut self, now: Instant) {
+        if let Some(measuring) = &mut self.measuring {
+            measuring.is_complete(now);
         }
     }
 
@@ -177,10 +189,15 @@ impl Measuring {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
+    use crate::config::ServerConfig;
     use crate::execution::policy::CallTimes;
+    use crate::service::request::Request;
+    use crate::service::response::Response;
+    use crate::service::{Service, Site};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -206,6 +223,40 @@ mod tests {
         };
         assert_eq!(exchange.timing, expected);
         assert_eq!(exchange.timing.total(), at(127) - at(0));
+    }
+
+    /// The rest of a head may be there when a connection that has read enough yields to others. The
+    /// client is not to blame for that time, but for the time after it.
+    #[test]
+    fn a_request_that_yields_does_not_wait_for_its_client() {
+        struct Measured;
+
+        impl Service for Measured {
+            fn call(&self, _: Request) -> Response {
+                Response::default()
+            }
+
+            fn measures(&self) -> bool {
+                true
+            }
+        }
+
+        let start = Instant::now();
+        let at = |ms: u32| start + MS * ms;
+        let config = ServerConfig::default();
+        let mut http = Http::new(Some(Arc::new(Site::new(Measured))));
+        // It yields with a part of a head, then waits for the rest, then yields again.
+        for (began, yields) in [(0, true), (2, false), (6, true)] {
+            http.deadline_cold(at(began), true, &config);
+            if yields {
+                http.measure_yield(at(began));
+            }
+        }
+        let mut measuring = http.take_measuring().expect("it is measured");
+        measuring.is_complete(at(14));
+        measuring.enter(Phase::Queue, at(14));
+        let timing = measuring.end(at(14), false).timing;
+        assert_eq!((timing.turn, timing.head), (MS * (2 + 8), MS * 4));
     }
 
     #[test]
