@@ -154,8 +154,8 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/filoplume/src",
         &[
-            &["broadcast", "disk", "log", "observe", "redis_pool", "semantics"],
-            &["client"],
+            &["broadcast", "disk", "log", "redis_pool", "semantics"],
+            &["client", "observe"],
             &["core"],
             &["instances", "key", "routing"],
             &["extract"],

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
 
+use crate::log::log_without_subscriber;
 use counts::{Counts, OnShard};
 use histogram::Histogram;
 pub(crate) use open_metrics::CONTENT_TYPE;
@@ -212,6 +213,8 @@ impl Observer {
         }
         if story.timing.is_some() {
             tracing::warn!(%story, "a request was slow or was refused");
+            // A line of the log has no other letters than those of ASCII.
+            log_without_subscriber(&story.to_string().replace("µs", "us"));
         }
         self.stories.note(route, story);
     }

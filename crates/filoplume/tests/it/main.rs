@@ -29,3 +29,4 @@ mod stuck;
 mod templates;
 mod test_client;
 mod tracing_headers;
+mod without_subscriber;

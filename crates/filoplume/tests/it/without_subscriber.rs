@@ -1,0 +1,129 @@
+//! What an app writes to stderr if the program has set up no `tracing`: slow and refused requests,
+//! and handlers that do not return.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use filoplume::prelude::*;
+
+const MS: Duration = Duration::from_millis(1);
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Connects and sends a request. Its response ends with the connection.
+fn send(address: SocketAddr, target: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+fn status_of(mut stream: TcpStream) -> u16 {
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn one_slow_and_one_refused_request() {
+    let (begin, begun) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let channels = Mutex::new((begin, released));
+    let hold = move || {
+        let channels = channels.lock().unwrap();
+        channels.0.send(()).unwrap();
+        let _ = channels.1.recv();
+    };
+    let app = App::new()
+        .get("/slow/{secret}", || thread::sleep(MS * 20))
+        .route("/hold", get(hold).on_pool())
+        .route("/refused", get(|| "never").on_pool())
+        .slow_after(MS * 10)
+        .config(ServerConfig::default().threads_max(1).queue_timeout(MS))
+        .start("127.0.0.1:0")
+        .unwrap();
+    assert_eq!(status_of(send(app.local_addr(), "/slow/planted?and=planted")), 200);
+    let holder = send(app.local_addr(), "/hold");
+    begun.recv_timeout(DEADLINE).unwrap();
+    assert_eq!(status_of(send(app.local_addr(), "/refused")), 503);
+    release.send(()).unwrap();
+    assert_eq!(status_of(holder), 200);
+    // A story is told after its response was written, but before the server has stopped.
+    app.shutdown();
+}
+
+#[test]
+fn slow_and_refused_requests_are_on_stderr() {
+    let stderr = stderr_of("one_slow_and_one_refused_request");
+    let lines = |start: &str| stderr.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(lines("GET /slow/{secret}: 200 after "), 1, "{stderr}");
+    assert_eq!(lines("GET /refused: 503 after "), 1, "{stderr}");
+    assert!(stderr.contains("most are held by GET /hold (1)"), "{stderr}");
+    assert!(!stderr.contains("\\x"), "no unit of a time is escaped: {stderr}");
+    assert!(!stderr.contains("planted"), "{stderr}");
+}
+
+/// Ends when its input does, which is at once unless the next test runs it.
+#[test]
+fn one_stuck_handler() {
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let app = App::new()
+        .route("/{secret}", get(move || _ = released.lock().unwrap().recv()).on_pool())
+        .config(ServerConfig::default().stuck_after(MS * 50))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let stuck = send(app.local_addr(), "/planted");
+    if std::env::var_os(APART).is_some() {
+        io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
+    }
+    release.send(()).unwrap();
+    assert_eq!(status_of(stuck), 200);
+    app.shutdown();
+}
+
+#[test]
+fn a_stuck_handler_is_on_stderr() {
+    let mut child = apart("one_stuck_handler").stdin(Stdio::piped()).spawn().unwrap();
+    let stdin = child.stdin.take().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let (found, finding) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let report = stderr.find(|line| line.as_ref().unwrap().contains("stuck (#1)"));
+        let _ = found.send(report.map(Result::unwrap));
+        stderr.map(Result::unwrap).collect::<String>()
+    });
+    let report = finding.recv_timeout(DEADLINE);
+    // The handler returns.
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    let rest = reader.join().unwrap();
+    let report = report.unwrap().expect("there is a report");
+    assert!(report.starts_with("GET /{secret}: stuck (#1): it has been running for"), "{report}");
+    assert!(![report, rest].concat().contains("planted"));
+}
+
+/// Set for tests that run in a process of their own.
+const APART: &str = "FILOPLUME_TEST_APART";
+
+/// Returns the command that runs a test of this file in a process of its own.
+fn apart(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("without_subscriber::{test}"), "--nocapture"]);
+    command.env(APART, "1").stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// Returns what a test of this file writes to stderr in a process of its own.
+fn stderr_of(test: &str) -> String {
+    let output = apart(test).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    stderr
+}
