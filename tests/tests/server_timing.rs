@@ -1,14 +1,18 @@
-//! `Server-Timing` in production, for requests with a token.
+//! Where the time of a request went: `Server-Timing` in production, for requests with a token, and
+//! the access log.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::io::{self, Read};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use filoplume::prelude::*;
 use filoplume::{Key, RunningApp, ServerConfig};
-use filoplume_tests::{Client, Gate, Response, installed};
+use filoplume_tests::{Client, Gate, Response, eventually, installed};
+use serde_json::Value;
 
 const SECRET: &str = "a secret of at least 32 bytes, for this test";
 const MINUTE: Duration = Duration::from_secs(60);
@@ -133,4 +137,100 @@ fn the_guide_makes_a_token_with_openssl() {
     let response = get_with(&mut client, "/", token);
     assert!(response.header("server-timing").is_some(), "{token}");
     app.shutdown();
+}
+
+/// A log whose lines a test reads.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Returns the line of a path, once there is one.
+    fn line(&self, path: &str) -> Value {
+        let find = || -> Option<Value> {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            lines.find(|line| line["path"] == path)
+        };
+        eventually(&format!("{path} is logged"), || find().is_some());
+        find().unwrap()
+    }
+}
+
+fn logged(logger: middleware::Logger, log: &Log) -> App {
+    App::new()
+        .get("/sleep/{n}", || thread::sleep(Duration::from_millis(30)))
+        .with(logger.json().to(log.clone()))
+}
+
+#[test]
+fn the_access_log_tells_where_the_time_went() {
+    let (log, gate) = (Log::default(), Gate::new());
+    let at_gate = gate.clone();
+    let app = logged(middleware::Logger::new().timing(), &log)
+        .route("/gate/{n}", get(move || at_gate.pass()).on_pool())
+        .get("/stream", || filoplume::response::Reader::new(io::repeat(b'x').take(8 << 20)))
+        .config(ServerConfig::default().threads_max(1))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr());
+    assert_eq!(client.get("/sleep/1").header("server-timing"), None);
+    let line = log.line("/sleep/1");
+    assert!(line["waiting_us"].as_u64().unwrap() >= 30_000, "{line}");
+    assert!(line.get("write_us").is_none(), "the line is written before: {line}");
+    // One holds the thread, the other waits for it.
+    let mut clients = [client, Client::connect(app.local_addr())];
+    clients[0].send("GET /gate/1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    clients[1].send("GET /gate/2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it waits", || app.server().metrics().unwrap().waiting == 1);
+    thread::sleep(Duration::from_millis(40));
+    gate.open();
+    for client in &mut clients {
+        client.response();
+    }
+    assert!(log.line("/gate/1")["waiting_us"].as_u64().unwrap() >= 40_000);
+    let line = log.line("/gate/2");
+    assert!(line["queue_us"].as_u64().unwrap() >= 40_000, "{line}");
+    assert!(
+        line["waiting_us"].as_u64().unwrap_or(0) < line["queue_us"].as_u64().unwrap(),
+        "{line}"
+    );
+    // A client that reads late.
+    clients[0].send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    thread::sleep(Duration::from_millis(40));
+    clients[0].response();
+    let line = log.line("/stream");
+    assert!(line["write_us"].as_u64().unwrap() >= 20_000, "{line}");
+    app.shutdown();
+}
+
+#[test]
+fn the_access_log_times_only_what_it_is_asked_for() {
+    for (is_development, has_token) in [(false, false), (true, false), (false, true)] {
+        let log = Log::default();
+        let app = logged(middleware::Logger::new(), &log).development(is_development);
+        let app = start(app.metrics("/metrics"));
+        let mut client = Client::connect(app.local_addr());
+        let token = if has_token { key().server_timing_token(MINUTE) } else { String::new() };
+        // Samples are not logged: some lines with phases and some without would be of no use.
+        for number in 0..20 {
+            let path = format!("/sleep/{number}");
+            get_with(&mut client, &path, &token);
+            let line = log.line(&path);
+            let is_timed = line.get("waiting_us").is_some();
+            assert_eq!(is_timed, is_development || has_token, "{line}");
+        }
+        app.shutdown();
+    }
 }

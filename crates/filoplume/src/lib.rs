@@ -100,9 +100,9 @@ pub mod websocket;
 
 pub use filoplume_runtime::{
     BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, InvalidHeader, Limits,
-    Method, Metrics, Peer, Permits, Phase, PoolConfig, PoolError, PoolMetrics, Request, Response,
-    ResponseBody, Server, ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode,
-    Stopping, TaskPool, Version, pushed, tcp,
+    Method, Metrics, Peer, Permits, Phase, PoolConfig, PoolError, PoolMetrics, Ran, Request,
+    Response, ResponseBody, Server, ServerBuilder, ServerConfig, ShutdownHandle, StaticField,
+    StatusCode, Stopping, Stopwatch, TaskPool, Timing, Version, pushed, tcp,
 };
 
 #[cfg(feature = "tls")]

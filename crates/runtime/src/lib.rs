@@ -87,6 +87,7 @@ pub use crate::service::request::Request;
 pub use crate::service::response::{Response, ResponseBody};
 pub use crate::service::status::IntoStatus;
 pub use crate::service::stopping::Stopping;
+pub use crate::service::stopwatch::Stopwatch;
 pub use crate::service::tcp;
 pub use crate::service::{Plan, Service};
 #[cfg(feature = "tls")]

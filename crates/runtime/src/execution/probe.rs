@@ -193,7 +193,7 @@ fn thread_number() -> u32 {
 
 /// Returns the CPU time of the current thread.
 #[cfg(unix)]
-fn on_processor() -> Option<Duration> {
+pub(crate) fn on_processor() -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};
 
     #[cfg(test)]
@@ -205,7 +205,7 @@ fn on_processor() -> Option<Duration> {
 }
 
 #[cfg(not(unix))]
-fn on_processor() -> Option<Duration> {
+pub(crate) fn on_processor() -> Option<Duration> {
     None
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod status;
 pub(crate) mod stopping;
+pub(crate) mod stopwatch;
 pub mod tcp;
 
 use std::fmt;

@@ -13,6 +13,7 @@ use crate::service::cancel::Cancel;
 use crate::service::early_hints::{EarlyHints, InterimWriter};
 use crate::service::latch::Latch;
 use crate::service::no_extensions;
+use crate::service::stopwatch::Stopwatch;
 use crate::transport::Peer;
 #[cfg(feature = "tls")]
 use crate::transport::tls_info::TlsInfo;
@@ -54,6 +55,8 @@ struct Rare {
     interim: Option<Arc<InterimWriter>>,
     /// Whether the plan asks for a measurement.
     is_timed: bool,
+    /// Started when the handler is called, if it is measured exactly.
+    stopwatch: Option<Stopwatch>,
     extensions: Extensions,
 }
 
@@ -137,6 +140,18 @@ impl Request {
 
     pub(crate) fn is_timed(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.is_timed)
+    }
+
+    #[cold]
+    pub(crate) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.rare.get_or_insert_default().stopwatch = Some(stopwatch);
+    }
+
+    /// Returns the stopwatch of a request that is measured exactly: its plan was
+    /// [timed](crate::Plan::timed), and its service [measures](crate::Service::measures). `None`
+    /// for others, and before the handler is called.
+    pub fn stopwatch(&self) -> Option<Stopwatch> {
+        self.rare.as_ref()?.stopwatch
     }
 
     #[cold]

@@ -6,6 +6,7 @@ use super::RouteOptions;
 
 /// What the engine promises to the requests of a route.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub(super) struct Promises {
     /// They are answered although other routes occupy all threads.
     pub(super) is_vital: bool,
@@ -13,6 +14,8 @@ pub(super) struct Promises {
     is_cancellable: bool,
     /// Their handlers send interim responses.
     sends_hints: bool,
+    /// They are measured exactly.
+    is_timed: bool,
 }
 
 impl Promises {
@@ -28,6 +31,9 @@ impl Promises {
         }
         if self.sends_hints {
             plan = plan.early_hints();
+        }
+        if self.is_timed {
+            plan = plan.timed();
         }
         plan
     }
@@ -53,6 +59,38 @@ impl RouteOptions {
     pub(crate) fn observe(&mut self) -> &mut Self {
         self.is_observed = true;
         self
+    }
+
+    /// Measures all requests of the route exactly, so that each has a
+    /// [`stopwatch`](crate::Request::stopwatch). Requests of the app are counted and measured as
+    /// for [`Observed`](crate::extract::Observed).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::routing::RouteOptions;
+    ///
+    /// /// Tells which requests had to wait for a thread.
+    /// struct Queued;
+    ///
+    /// impl Middleware for Queued {
+    ///     fn handle(&self, request: Request, next: Next) -> Result<Response> {
+    ///         if let Some(stopwatch) = request.stopwatch() {
+    ///             println!("{} waited {:?}", request.path(), stopwatch.timing().queue);
+    ///         }
+    ///         Ok(next.run(request))
+    ///     }
+    ///
+    ///     fn configure(&self, options: &mut RouteOptions) {
+    ///         options.timed();
+    ///     }
+    /// }
+    ///
+    /// let app = App::new().get("/", || "hi").with(Queued);
+    /// # app.test().get("/").send().assert_status(200);
+    /// ```
+    pub fn timed(&mut self) -> &mut Self {
+        self.promises.is_timed = true;
+        self.observe()
     }
 
     /// Lets the handler send hints: see [`EarlyHints`](crate::EarlyHints).

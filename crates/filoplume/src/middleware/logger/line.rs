@@ -12,6 +12,16 @@ impl Entry<'_> {
         let mut line = format!("{} {} ", self.status.as_u16(), self.request.method);
         escape(&mut line, &self.request.target);
         let _ = write!(line, " {:.1?}", self.duration);
+        let mut separator = " (";
+        for (name, us) in self.phases_us() {
+            if let Some(us) = us {
+                let _ = write!(line, "{separator}{name} {us}us");
+                separator = ", ";
+            }
+        }
+        if separator == ", " {
+            line.push(')');
+        }
         if let Some(error) = self.error {
             line.push_str(": ");
             escape(&mut line, error);
@@ -52,6 +62,11 @@ impl Entry<'_> {
             let _ = write!(line, ",\"bytes\":{bytes}");
         }
         let _ = write!(line, ",\"duration_us\":{}", self.duration_us());
+        for (name, us) in self.phases_us() {
+            if let Some(us) = us {
+                let _ = write!(line, ",\"{name}_us\":{us}");
+            }
+        }
         let client = request.client.map(|address| address.to_string());
         json_text(&mut line, "client", client.as_deref());
         json_text(&mut line, "peer", Some(&request.peer.to_string()));
@@ -127,7 +142,7 @@ impl Time {
 mod tests {
     use std::time::Duration;
 
-    use filoplume_runtime::{Method, Peer, StatusCode, Version};
+    use filoplume_runtime::{Method, Peer, StatusCode, Timing, Version};
 
     use super::super::RequestInfo;
     use super::*;
@@ -153,6 +168,7 @@ mod tests {
             route: Some("/{a}"),
             bytes: Some(12),
             duration: Duration::from_micros(1500),
+            timing: None,
             request_id: Some("17"),
             trace_id: None,
             error,
@@ -178,6 +194,22 @@ mod tests {
              \"client\":\"192.0.2.1\",\"peer\":\"[2001:db8::1]:4711\",\"request_id\":\"17\",\
              \"user_agent\":\"curl/8\"}\n"
         );
+    }
+
+    #[test]
+    fn a_measured_request_has_its_phases() {
+        let request = request("/a", "curl/8");
+        let mut timing = Timing::default();
+        timing.queue = Duration::from_micros(800);
+        timing.waiting = Duration::from_nanos(300_999);
+        timing.turn = Duration::from_nanos(999);
+        let entry = Entry { timing: Some(timing), ..entry(&request, Some("no")) };
+        assert_eq!(entry.to_short(), "200 GET /a 1.5ms (queue 800us, waiting 300us): no\n");
+        let json = entry.to_json();
+        let phases = "\"duration_us\":1500,\"queue_us\":800,\"waiting_us\":300,\"client\"";
+        assert!(json.contains(phases) && !json.contains("turn_us"), "{json}");
+        let unmeasured = Entry { timing: Some(Timing::default()), ..entry };
+        assert_eq!(unmeasured.to_short(), "200 GET /a 1.5ms: no\n");
     }
 
     #[test]

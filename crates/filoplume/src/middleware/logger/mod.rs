@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use filoplume_runtime::{Method, Peer, Request, Response, ResponseBody, StatusCode, Version};
+use filoplume_runtime::{
+    Method, Peer, Request, Response, ResponseBody, StatusCode, Stopwatch, Timing, Version,
+};
 use parking_lot::Mutex;
 
 use crate::core::context::Context;
@@ -80,6 +82,8 @@ use crate::middleware::{RequestId, TraceContext, TraceId};
 pub struct Logger {
     output: Output,
     writes_query: bool,
+    /// Whether all requests are measured.
+    is_timed: bool,
 }
 
 /// The sink and format of the lines. Clones share the sink.
@@ -111,6 +115,8 @@ struct Entry<'a> {
     /// The length of the content, if it is known.
     bytes: Option<u64>,
     duration: Duration,
+    /// Where the time went, if the request was measured.
+    timing: Option<Timing>,
     request_id: Option<&'a str>,
     trace_id: Option<TraceId>,
     /// The message for the peer and all causes, in one line; or why the response was broken off.
@@ -134,7 +140,11 @@ struct RequestInfo {
 impl Logger {
     /// Returns a logger that sends `tracing` events, or writes to stderr if there is no subscriber.
     pub fn new() -> Self {
-        Self { output: Output { format: Format::Short, sink: None }, writes_query: true }
+        Self {
+            output: Output { format: Format::Short, sink: None },
+            writes_query: true,
+            is_timed: false,
+        }
     }
 
     /// Writes lines in Apache's combined log format, which many tools read:
@@ -157,9 +167,9 @@ impl Logger {
     ///  "status":200, ...}
     /// ```
     ///
-    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`,
-    /// `peer`, `request_id`, `trace_id`, `referer`, `user_agent`, `error`. Unknown fields are
-    /// omitted.
+    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, those of
+    /// [`timing`](Self::timing), `client`, `peer`, `request_id`, `trace_id`, `referer`,
+    /// `user_agent`, `error`. Unknown fields are omitted.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.output.format = Format::Json;
@@ -218,6 +228,29 @@ impl Logger {
         self
     }
 
+    /// Measures each request, and logs where its time went: the phases `head`, `content`, `turn`,
+    /// `queue`, `computing` and `waiting`, and `write` for a response that is a stream. Without
+    /// this, they are logged only for requests that are measured exactly anyway: those with a token
+    /// for `Server-Timing`, and all in [development](crate::App::development).
+    ///
+    /// Events and JSON lines have the fields `turn_us`, `queue_us` and so on, in microseconds and
+    /// without those that are zero. Short lines have them in parentheses. The combined format has
+    /// no place for them. The phases before the logger belong to the request, `computing` and
+    /// `waiting` to what it encloses. Measuring costs about a microsecond per request.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "hi").with(middleware::Logger::new().timing());
+    /// // 200 GET / 94.2µs (turn 31us, computing 40us, waiting 2us)
+    /// # app.test().get("/").send().assert_status(200);
+    /// ```
+    #[must_use]
+    pub fn timing(mut self) -> Self {
+        self.is_timed = true;
+        self
+    }
+
     fn request_info(&self, request: &Request, context: Context<'_>) -> RequestInfo {
         let header = |name| match self.output.format {
             Format::Short => None,
@@ -272,9 +305,12 @@ impl Middleware for Logger {
         let started = Instant::now();
         let context = next.context();
         let info = self.request_info(&request, context);
+        let stopwatch = request.stopwatch();
         let mut response = run_catching_panics(request, next);
+        let timing = stopwatch.as_ref().map(Stopwatch::timing);
         if info.method != Method::HEAD && sent::is_streamed(&response) {
-            sent::log_when_sent(&self.output, info, context, started, &mut response);
+            let begun = sent::Begun { started, answered: Instant::now(), timing };
+            sent::log_when_sent(&self.output, info, context, begun, &mut response);
             return Ok(response);
         }
         let error = Error::of(&response).map(Error::in_one_line);
@@ -283,6 +319,7 @@ impl Middleware for Logger {
             route: context.route(),
             bytes: bytes_of(&response, error.is_some()),
             duration: started.elapsed(),
+            timing,
             request_id: context.request_id().map(RequestId::as_str),
             trace_id: trace_id_of(&info, &response),
             error: error.as_deref(),
@@ -292,13 +329,21 @@ impl Middleware for Logger {
     }
 
     // Adds nothing to requests.
-    fn configure(&self, _: &mut RouteOptions) {}
+    fn configure(&self, options: &mut RouteOptions) {
+        if self.is_timed {
+            options.timed();
+        }
+    }
 }
 
 impl fmt::Debug for Logger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Logger").field("format", &self.output.format).finish_non_exhaustive()
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns the ID of the trace, from middleware further out or further in.
@@ -321,6 +366,8 @@ impl Entry<'_> {
     fn send_event(&self) {
         let RequestInfo { method, target, peer, client, .. } = self.request;
         let client = client.map(tracing::field::display);
+        let [head_us, content_us, turn_us, queue_us, computing_us, waiting_us, write_us] =
+            self.phases_us().map(|(_, us)| us);
         // Texts are recorded unescaped: escaping is up to the subscriber.
         tracing::info!(
             target: "filoplume::access",
@@ -330,6 +377,13 @@ impl Entry<'_> {
             status = self.status.as_u16(),
             bytes = self.bytes,
             duration_us = self.duration_us(),
+            head_us,
+            content_us,
+            turn_us,
+            queue_us,
+            computing_us,
+            waiting_us,
+            write_us,
             client,
             peer = %peer,
             request_id = self.request_id,
@@ -339,6 +393,15 @@ impl Entry<'_> {
     }
 
     fn duration_us(&self) -> u64 {
-        u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX)
+        micros(self.duration)
+    }
+
+    /// Returns the phases in microseconds, `None` for those that are zero or not known.
+    fn phases_us(&self) -> [(&'static str, Option<u64>); Timing::PHASES] {
+        let is_measured = self.timing.is_some();
+        self.timing
+            .unwrap_or_default()
+            .phases()
+            .map(|(name, time)| (name, Some(micros(time)).filter(|us| is_measured && *us > 0)))
     }
 }

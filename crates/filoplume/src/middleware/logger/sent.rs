@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::Instant;
 
-use filoplume_runtime::{FileBody, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{FileBody, Response, ResponseBody, StatusCode, Timing};
 
 use super::{Entry, Output, RequestInfo, trace_id_of};
 use crate::core::context::Context;
@@ -19,12 +19,21 @@ pub(super) fn is_streamed(response: &Response) -> bool {
     )
 }
 
+/// The times of a response that begins to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) started: Instant,
+    pub(super) answered: Instant,
+    /// Where the time went until it was answered, if the request was measured.
+    pub(super) timing: Option<Timing>,
+}
+
 /// Logs the response when it was sent or broken off.
 pub(super) fn log_when_sent(
     output: &Output,
     mut request: RequestInfo,
     context: Context<'_>,
-    started: Instant,
+    begun: Begun,
     response: &mut Response,
 ) {
     let length = match response.body() {
@@ -38,7 +47,7 @@ pub(super) fn log_when_sent(
         route: context.route().map(str::to_owned),
         request_id: context.request_id().cloned(),
         request,
-        started,
+        begun,
         length,
         bytes: 0,
         end: None,
@@ -96,7 +105,7 @@ struct PendingLine {
     status: StatusCode,
     route: Option<String>,
     request_id: Option<RequestId>,
-    started: Instant,
+    begun: Begun,
     /// The announced length.
     length: Option<u64>,
     /// The bytes read so far.
@@ -125,12 +134,18 @@ impl PendingLine {
 impl Drop for PendingLine {
     fn drop(&mut self) {
         let error = self.reason();
+        let Begun { started, answered, timing } = self.begun;
+        let timing = timing.map(|mut timing| {
+            timing.write = answered.elapsed();
+            timing
+        });
         self.output.log(&Entry {
             request: &self.request,
             status: self.status,
             route: self.route.as_deref(),
             bytes: Some(self.bytes),
-            duration: self.started.elapsed(),
+            duration: started.elapsed(),
+            timing,
             request_id: self.request_id.as_ref().map(RequestId::as_str),
             trace_id: self.request.trace_id,
             error: error.as_deref(),

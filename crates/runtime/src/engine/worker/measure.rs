@@ -15,6 +15,7 @@ use crate::protocol::http::{Answered, Http, Phase};
 use crate::service::exchange::{Exchange, Ran};
 use crate::service::request::Request;
 use crate::service::response::Response;
+use crate::service::stopwatch::Stopwatch;
 
 /// What is known of a call that may be measured, before it takes the request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,26 +56,36 @@ impl Worker<'_> {
     pub(super) fn how_to_measure(
         &mut self,
         connection: &mut Connection,
-        request: &Request,
+        request: &mut Request,
         told: Option<&Told>,
     ) -> Measure {
         self.measured_call = MeasuredCall { route: request.route(), is_timed: false };
         if told.is_none() && !connection.guest.as_http().is_some_and(Http::is_measured) {
             return Measure::Sampled;
         }
-        self.how_to_measure_cold(connection, told)
+        self.how_to_measure_cold(connection, request, told)
     }
 
     /// Ends the measurement of an earlier request, whose response waits to be written together with
     /// this one.
     #[cold]
     #[inline(never)]
-    fn how_to_measure_cold(&mut self, connection: &mut Connection, told: Option<&Told>) -> Measure {
+    fn how_to_measure_cold(
+        &mut self,
+        connection: &mut Connection,
+        request: &mut Request,
+        told: Option<&Told>,
+    ) -> Measure {
         let is_timed = told.is_some_and(|told| told.is_timed);
         self.measured_call.is_timed = is_timed;
         let is_measured = connection.guest.as_http().is_some_and(Http::is_measured);
         if is_measured {
             self.end_written(connection);
+        }
+        if let (true, Some(http)) = (is_timed, connection.guest.as_http()) {
+            let now = Instant::now();
+            let before = http.timing_until_call(self.woken().unwrap_or(now), now);
+            request.set_stopwatch(Stopwatch::start(before, now));
         }
         if is_timed || is_measured && connection.guest.as_http().is_some_and(Http::is_measured) {
             return Measure::Always;

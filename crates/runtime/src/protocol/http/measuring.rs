@@ -86,6 +86,15 @@ impl Measuring {
         self.since = self.since.max(measured.started) + took.wall;
     }
 
+    /// Returns the phases until now if the handler is called now.
+    fn until_call(&self, woken: Instant, now: Instant) -> Timing {
+        let exchange = self.exchange.clone();
+        let mut called = Self { phase: self.phase, since: self.since, exchange };
+        called.is_complete(woken);
+        called.enter(Phase::Handler, now);
+        called.exchange.timing
+    }
+
     pub(crate) fn exchange_mut(&mut self) -> &mut Exchange {
         &mut self.exchange
     }
@@ -122,6 +131,15 @@ impl Http {
     /// Returns the measurement of the current exchange. Begins one if there is none.
     pub(crate) fn measure(&mut self, phase: Phase, since: Instant) -> &mut Measuring {
         self.measuring.get_or_insert_with(|| Box::new(Measuring::begin(phase, since)))
+    }
+
+    /// Returns the phases before the handler, which is called now. The loop was told of the request
+    /// at `woken`.
+    pub(crate) fn timing_until_call(&self, woken: Instant, now: Instant) -> Timing {
+        match &self.measuring {
+            Some(measuring) => measuring.until_call(woken, now),
+            None => Measuring::begin(Phase::Turn, woken).until_call(woken, now),
+        }
     }
 
     /// Called when the request is not complete and the connection waits for the rest of it.
