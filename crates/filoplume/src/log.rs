@@ -1,9 +1,9 @@
 //! Output for people: how text is escaped in a log line, and the lines that are written even if no
 //! `tracing` subscriber is installed.
 //!
-//! Most events are useful only to a subscriber. Few are needed without one: the address that the app
-//! listens on, the causes of failed requests, and what is slow, refused or stuck. Without them the
-//! first `cargo run` would be silent and the first `500` would have no visible reason.
+//! Most events are useful only to a subscriber. Few are needed without one: the address that the
+//! app listens on, the causes of failed requests, and what is slow, refused or stuck. Without them
+//! the first `cargo run` would be silent and the first `500` would have no visible reason.
 
 use std::fmt::{self, Write as _};
 

@@ -18,7 +18,8 @@ impl App {
     /// refusals. The guide lists them. Labels are the patterns of routes, never paths, so clients
     /// cannot make new series.
     ///
-    /// The text is at most half a second old, so a client that asks for it all the time costs little.
+    /// The text is at most half a second old, so a client that asks for it all the time costs
+    /// little.
     ///
     /// Everybody who can reach the route can read the metrics. Put it behind a middleware, or on a
     /// path that the proxy does not pass on. To restrict it, add the route to a [`Router`] of its

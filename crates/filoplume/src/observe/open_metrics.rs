@@ -148,8 +148,8 @@ impl From<Duration> for Value {
     }
 }
 
-/// Appends a number with at least `digits_min` digits, at most 20. An app with a thousand routes has
-/// tens of thousands of numbers, and `write!` takes three times as long for each.
+/// Appends a number with at least `digits_min` digits, at most 20. An app with a thousand routes
+/// has tens of thousands of numbers, and `write!` takes several times as long for each.
 pub(crate) fn push_number(text: &mut String, mut number: u64, digits_min: usize) {
     let mut digits = [b'0'; 20];
     let mut first = digits.len();
