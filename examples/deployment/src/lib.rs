@@ -87,15 +87,14 @@ fn app(settings: Settings, key: Key) -> Result<App> {
     // haproxy speaks HTTP here. With TLS on its side, leave `secure` out.
     let sessions = Sessions::new(store, key).secure(false);
     let limit = RateLimit::per_second(API_RATE).name("api").redis(&*redis);
-    let api = accounts::router()
-        .merge(notes::router())
-        .with(database.permits().clone())
+    let queries = accounts::router().merge(notes::router()).with(database.permits().clone());
+    let api = Router::new()
+        .merge(queries)
         // Requests that wait for slow uploads must not hold the permits of the database.
         .merge(uploads::router(Folder::open(uploads)?))
         .with(Transactions::new(database.clone()))
         .with(limit);
-    let pages =
-        pages::router().with(database.permits().clone()).with(Transactions::new(database.clone()));
+    let pages = pages::router(&database);
     let ping = {
         let database = database.clone();
         move || database.ping()

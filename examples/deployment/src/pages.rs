@@ -4,13 +4,17 @@ use filoplume::Result;
 use filoplume::prelude::*;
 
 use crate::accounts::User;
-use crate::database::Transaction;
+use crate::database::{Database, Transaction, Transactions};
 use crate::notes::latest;
 
-pub(crate) fn router() -> Router {
-    Router::new().get("/", index).get("/page.js", || {
-        ([("content-type", "text/javascript")], include_str!("templates/page.js"))
-    })
+pub(crate) fn router(database: &Database) -> Router {
+    let script = || ([("content-type", "text/javascript")], include_str!("templates/page.js"));
+    let pages = Router::new()
+        .get("/", index)
+        .with(database.permits().clone())
+        .with(Transactions::new(database.clone()));
+    // The script does not need the database, and is there without it.
+    Router::new().merge(pages).get("/page.js", script)
 }
 
 pub(crate) fn templates() -> Result<Templates> {
