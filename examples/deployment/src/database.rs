@@ -10,6 +10,7 @@ use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool, PooledConnection};
 use diesel::{Connection, QueryResult, RunQueryDsl, sql_query};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use filoplume::middleware::{TraceContext, TraceId};
 use filoplume::prelude::*;
 use filoplume::routing::RouteOptions;
 use filoplume::{Context, FromRequest, Permits, Result};
@@ -34,20 +35,22 @@ type Pooled = PooledConnection<ConnectionManager<PgConnection>>;
 #[derive(Clone)]
 pub(crate) struct Database {
     url: Arc<str>,
+    /// The name of this instance, as [`name_of`] returns it.
+    instance: Arc<str>,
     pool: Pool<ConnectionManager<PgConnection>>,
     permits: Permits,
 }
 
 impl Database {
-    /// Connects to the database.
-    pub(crate) fn open(url: &str) -> Result<Self> {
+    /// Connects to the database. It shows transactions under the name of the instance.
+    pub(crate) fn open(url: &str, instance: &str) -> Result<Self> {
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(Some(1))
             .connection_timeout(CONNECTION_TIMEOUT)
             .build(ConnectionManager::new(url))?;
         let permits = Permits::new("database", CONNECTIONS as usize);
-        Ok(Self { url: url.into(), pool, permits })
+        Ok(Self { url: url.into(), instance: name_of(instance).into(), pool, permits })
     }
 
     /// Returns a permit for each connection, so that requests wait for one without a thread.
@@ -85,8 +88,10 @@ impl Transactions {
 
 impl Middleware for Transactions {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let trace = request.extensions().get().map(TraceContext::trace_id);
         let transaction = Transaction(Arc::new(Mutex::new(Inner {
             database: self.0.clone(),
+            trace,
             begun: None,
             after_commit: Vec::new(),
         })));
@@ -101,6 +106,7 @@ impl Middleware for Transactions {
     }
 
     fn configure(&self, options: &mut RouteOptions) {
+        options.require::<TraceContext>("`Transactions` names them: add `.with(Tracing::new())`");
         options.provide::<Transaction>();
     }
 }
@@ -112,6 +118,7 @@ pub(crate) struct Transaction(Arc<Mutex<Inner>>);
 
 struct Inner {
     database: Database,
+    trace: Option<TraceId>,
     begun: Option<Pooled>,
     after_commit: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -128,7 +135,8 @@ impl Transaction {
             None => {
                 let busy = |error| Error::unavailable("the database is busy").with_source(error);
                 let mut connection = inner.database.pool.get().map_err(busy)?;
-                AnsiTransactionManager::begin_transaction(&mut *connection)?;
+                let begin = begin(&inner.database.instance, inner.trace);
+                AnsiTransactionManager::begin_transaction_sql(&mut *connection, &begin)?;
                 connection
             }
         };
@@ -154,6 +162,26 @@ impl Transaction {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns what of a name fits into `application_name`, before a trace: 30 of 63 bytes. The last
+/// ones tell pods of Kubernetes apart.
+fn name_of(instance: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let plain: Vec<char> = instance.chars().filter(is_plain).collect();
+    plain[plain.len().saturating_sub(30)..].iter().collect()
+}
+
+/// Begins a transaction that has the instance and the trace in its name, which PostgreSQL shows in
+/// `pg_stat_activity` and in its log (`%a`). That takes no further round trip, and statements keep
+/// their texts, so that they stay prepared.
+///
+/// Both parts need no quoting: see [`name_of`], and a [`TraceId`] is a number that is displayed as
+/// hexadecimal digits, whatever the client sent.
+fn begin(instance: &str, trace: Option<TraceId>) -> String {
+    let slash = if trace.is_some() { "/" } else { "" };
+    let trace = trace.map(|trace| trace.to_string()).unwrap_or_default();
+    format!("BEGIN; SET LOCAL application_name = '{instance}{slash}{trace}'")
 }
 
 impl Drop for Inner {

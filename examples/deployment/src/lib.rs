@@ -13,12 +13,14 @@ mod schema;
 pub mod stack;
 mod uploads;
 
-use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{env, io};
 
 use filoplume::instances::RedisChannel;
-use filoplume::middleware::{Logger, RateLimit, RequestIds, SecurityHeaders, Sessions};
+use filoplume::middleware::{
+    Incoming, Logger, RateLimit, RequestIds, SecurityHeaders, Sessions, Tracing,
+};
 use filoplume::prelude::*;
 use filoplume::session::RedisStore;
 use filoplume::sse::Hub;
@@ -75,12 +77,14 @@ impl Settings {
 ///
 /// If the database or Redis is away, a migration fails, or the address cannot be bound.
 pub fn serve(address: &str, settings: Settings) -> Result<()> {
+    // Requests are logged to stdout, and all else to stderr: what was slow, refused, stuck or wrong.
+    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
     app(settings, Key::from_env("SECRET_KEY")?)?.listen(address)
 }
 
 fn app(settings: Settings, key: Key) -> Result<App> {
     let Settings { name, database, redis, uploads, lame_duck } = settings;
-    let database = Database::open(&database)?;
+    let database = Database::open(&database, &name)?;
     database.migrate()?;
     let hub = Hub::new().replay(100).joined(&RedisChannel::new(&redis, "deployment-feed")?);
     let store = RedisStore::connect(&redis)?.timeout(REDIS_TIMEOUT);
@@ -111,7 +115,9 @@ fn app(settings: Settings, key: Key) -> Result<App> {
         .health(health)
         .metrics("/metrics")
         .with(RequestIds::new())
-        .with(Logger::new())
+        // haproxy has made the trace, or taken over the one of a client.
+        .with(Tracing::new().incoming(Incoming::Continue))
+        .with(Logger::new().json().without_query())
         .with(move |request: Request, next: Next| {
             let mut response = next.run(request);
             response.set_header("x-instance", &name)?;

@@ -13,15 +13,29 @@ pub(super) fn database_url(address: SocketAddr) -> String {
     )
 }
 
+const NEW_TRACE: &str = "00-%[uuid,regsub(-,,g)]-%[uuid,regsub(-,,g),regsub(^.{16},)]-01";
+
+/// The path is the last field, because clients choose it. The query is left out.
+const LOG_FORMAT: &str = "%tr client=%ci server=%s status=%ST queue_ms=%Tw connect_ms=%Tc \
+                          answer_ms=%Tr total_ms=%Ta end=%ts trace_id=%[var(txn.trace_id)] %HM \
+                          %{+Q}HP";
+
 /// A connection that cannot be made is tried again, on the other instance at last: nothing was sent
 /// on it. A request that was sent is not repeated, because it may have been executed.
+///
+/// Each request gets a `traceparent` (W3C Trace Context), unless the client sends a valid one. Its
+/// trace ID is in every line of the log.
 pub(super) fn haproxy(address: SocketAddr, instances: [SocketAddr; 2]) -> String {
     let [first, second] = instances;
     let interval = CHECK_INTERVAL.as_millis();
     format!(
         "\
+global
+    log stdout len 2048 format raw local0
+
 defaults
     mode http
+    log global
     option forwardfor
     option redispatch
     retries 3
@@ -34,6 +48,16 @@ frontend all
     bind {address}
     # For Prometheus, which asks the instances themselves.
     http-request deny if {{ path /metrics }}
+
+    acl has_trace req.fhdr_cnt(traceparent) eq 1
+    acl has_trace_id req.fhdr(traceparent) -m reg ^00-[0-9a-f]{{32}}-[0-9a-f]{{16}}-[0-9a-f]{{2}}$
+    acl has_zero_id req.fhdr(traceparent) -m reg -- -(0{{32}}|0{{16}})-
+    http-request set-var(txn.has_trace) bool(true) if has_trace has_trace_id !has_zero_id
+    http-request del-header tracestate unless {{ var(txn.has_trace) -m bool }}
+    # 32 and 16 digits of random UUIDs, of which neither part can be zero.
+    http-request set-header traceparent {NEW_TRACE} unless {{ var(txn.has_trace) -m bool }}
+    http-request set-var(txn.trace_id) req.fhdr(traceparent),field(2,-)
+    log-format '{LOG_FORMAT}'
     default_backend app
 
 backend app

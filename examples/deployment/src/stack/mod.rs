@@ -177,6 +177,16 @@ impl Stack {
         self.instances[index].as_ref().map(Process::id)
     }
 
+    /// Returns what a process has logged. `name` is its name, such as `haproxy`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such log.
+    pub fn log(&self, name: &str) -> Result<String> {
+        let bytes = fs::read(self.options.folder.join(format!("{name}.log")))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Stops an instance like a supervisor: SIGTERM, and a wait until it has ended.
     ///
     /// # Errors
@@ -278,6 +288,9 @@ fn start_postgres(folder: &Path, address: SocketAddr) -> Result<Process> {
     let mut command = owner.command(programs.join("postgres"));
     command.arg("-D").arg(&data).arg("-p").arg(address.port().to_string());
     command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
+    // The name of a transaction has its trace. Values of slow statements are not logged.
+    command.args(["-c", "log_line_prefix=%m [%p] %a ", "-c", "log_min_duration_statement=100ms"]);
+    command.args(["-c", "log_parameter_max_length=0"]);
     // It closes its connections at SIGINT, and waits for clients at SIGTERM.
     let mut process = Process::start("postgres", "INT", &mut command, folder)?;
     let ready = || {
