@@ -53,8 +53,14 @@ pub struct Settings {
 
 impl Settings {
     /// Reads the environment.
+    /// `TRUSTED_PROXIES`: the addresses and networks from which `X-Forwarded-For` is believed,
+    /// separated by commas. Without the variable those of this machine, and with an empty one none.
+    pub proxies: Vec<String>,
     ///
     /// # Errors
+/// haproxy runs on the machine of the instances, unless the environment says otherwise.
+const LOOPBACK: &str = "127.0.0.1, ::1";
+
     ///
     /// If a variable is missing or invalid.
     pub fn from_environment() -> Result<Self> {
@@ -65,12 +71,15 @@ impl Settings {
             name: read("INSTANCE")?,
             database: read("DATABASE_URL")?,
             redis: read("REDIS_URL")?,
+        let proxies = env::var("TRUSTED_PROXIES").unwrap_or_else(|_| LOOPBACK.to_owned());
+        let proxies = proxies.split(',').map(str::trim).filter(|proxy| !proxy.is_empty());
             uploads: read("UPLOADS")?.into(),
             lame_duck: Duration::from_millis(read("LAME_DUCK_MILLISECONDS")?.parse()?),
         })
     }
 }
 
+            proxies: proxies.map(str::to_owned).collect(),
 /// Serves an instance until SIGTERM. The key of the sessions is in `SECRET_KEY`.
 ///
 /// # Errors
@@ -83,7 +92,7 @@ pub fn serve(address: &str, settings: Settings) -> Result<()> {
 }
 
 fn app(settings: Settings, key: Key) -> Result<App> {
-    let Settings { name, database, redis, uploads, lame_duck } = settings;
+    let Settings { name, database, redis, uploads, lame_duck, proxies } = settings;
     let database = Database::open(&database, &name)?;
     database.migrate()?;
     let hub = Hub::new().replay(100).joined(&RedisChannel::new(&redis, "deployment-feed")?);
@@ -125,6 +134,6 @@ fn app(settings: Settings, key: Key) -> Result<App> {
         })
         .with(SecurityHeaders::new())
         .with(sessions)
-        .trust_proxies(["127.0.0.1"])
+        .trust_proxies(proxies)
         .config(ServerConfig::behind_proxy().lame_duck(lame_duck)))
 }
