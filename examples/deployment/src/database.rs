@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
 use diesel::pg::PgConnection;
-use diesel::r2d2::{ConnectionManager, Pool, PooledConnection};
+use diesel::r2d2::event::AcquireEvent;
+use diesel::r2d2::{ConnectionManager, HandleError, HandleEvent, Pool, PooledConnection};
 use diesel::{Connection, QueryResult, RunQueryDsl, sql_query};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use filoplume::middleware::{TraceContext, TraceId};
@@ -22,8 +24,12 @@ const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
 const CONNECTIONS: u32 = 16;
 
 /// How long a request waits for a connection. Requests of most routes have a permit and do not
-/// wait here.
+/// wait here. The pool tries to connect at least twice in this time.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The same while no connection can be made. A request that will fail should not keep its permit
+/// from others.
+const CONNECTION_TIMEOUT_AWAY: Duration = Duration::from_millis(100);
 
 /// The number of the lock under which migrations run. Any number will do that no other program uses
 /// in this database.
@@ -39,23 +45,35 @@ pub(crate) struct Database {
     instance: Arc<str>,
     pool: Pool<ConnectionManager<PgConnection>>,
     permits: Permits,
+    reach: Reach,
 }
 
 impl Database {
     /// Connects to the database. It shows transactions under the name of the instance.
     pub(crate) fn open(url: &str, instance: &str) -> Result<Self> {
+        let reach = Reach::default();
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(Some(1))
             .connection_timeout(CONNECTION_TIMEOUT)
+            .error_handler(Box::new(reach.clone()))
+            .event_handler(Box::new(reach.clone()))
             .build(ConnectionManager::new(url))?;
         let permits = Permits::new("database", CONNECTIONS as usize);
-        Ok(Self { url: url.into(), instance: name_of(instance).into(), pool, permits })
+        Ok(Self { url: url.into(), instance: name_of(instance).into(), pool, permits, reach })
     }
 
     /// Returns a permit for each connection, so that requests wait for one without a thread.
     pub(crate) fn permits(&self) -> &Permits {
         &self.permits
+    }
+
+    /// Takes a connection that works out of the pool.
+    fn connection(&self) -> Result<Pooled> {
+        let timeout =
+            if self.reach.is_away() { CONNECTION_TIMEOUT_AWAY } else { CONNECTION_TIMEOUT };
+        let unavailable = |error| Error::unavailable("the database is away").with_source(error);
+        self.pool.get_timeout(timeout).map_err(unavailable)
     }
 
     /// Runs the migrations that are missing. Only one instance does that at a time: the others wait
@@ -73,6 +91,33 @@ impl Database {
     pub(crate) fn ping(&self) -> Result<()> {
         sql_query("SELECT 1").execute(&mut PgConnection::establish(&self.url)?)?;
         Ok(())
+    }
+}
+
+/// Whether connections can be made, as the pool finds out while it tries.
+#[derive(Clone, Debug, Default)]
+struct Reach(Arc<AtomicBool>);
+
+impl Reach {
+    fn is_away(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl HandleError<diesel::r2d2::Error> for Reach {
+    fn handle_error(&self, error: diesel::r2d2::Error) {
+        // The pool tries about once per second.
+        if !self.0.swap(true, Ordering::Relaxed) {
+            tracing::error!("no connection to the database: {error}");
+        }
+    }
+}
+
+impl HandleEvent for Reach {
+    fn handle_acquire(&self, _: AcquireEvent) {
+        if self.0.swap(false, Ordering::Relaxed) {
+            tracing::info!("there are connections to the database again");
+        }
     }
 }
 
@@ -133,14 +178,14 @@ impl Transaction {
         let connection = match inner.begun.take() {
             Some(connection) => connection,
             None => {
-                let busy = |error| Error::unavailable("the database is busy").with_source(error);
-                let mut connection = inner.database.pool.get().map_err(busy)?;
+                let mut connection = inner.database.connection()?;
                 let begin = begin(&inner.database.instance, inner.trace);
-                AnsiTransactionManager::begin_transaction_sql(&mut *connection, &begin)?;
+                AnsiTransactionManager::begin_transaction_sql(&mut *connection, &begin)
+                    .map_err(failed)?;
                 connection
             }
         };
-        Ok(queries(inner.begun.insert(connection))?)
+        queries(inner.begun.insert(connection)).map_err(failed)
     }
 
     /// Calls a closure when the transaction is committed: for what others must not learn before.
@@ -151,6 +196,8 @@ impl Transaction {
     fn commit(&self) -> Result<()> {
         let mut inner = self.lock();
         if let Some(mut connection) = inner.begun.take() {
+            // If the connection ends here, nobody knows whether it was committed: a 500, and not
+            // the 503 that invites clients to try again.
             AnsiTransactionManager::commit_transaction(&mut *connection)?;
         }
         let calls = mem::take(&mut inner.after_commit);
@@ -182,6 +229,18 @@ fn begin(instance: &str, trace: Option<TraceId>) -> String {
     let slash = if trace.is_some() { "/" } else { "" };
     let trace = trace.map(|trace| trace.to_string()).unwrap_or_default();
     format!("BEGIN; SET LOCAL application_name = '{instance}{slash}{trace}'")
+}
+
+/// A query on a connection that has ended fails with a 503, and others with a 500.
+fn failed(error: diesel::result::Error) -> Error {
+    use diesel::result::DatabaseErrorKind::{ClosedConnection, UnableToSendCommand};
+
+    match error {
+        diesel::result::Error::DatabaseError(ClosedConnection | UnableToSendCommand, _) => {
+            Error::unavailable("the connection to the database has ended").with_source(error)
+        }
+        _ => error.into(),
+    }
 }
 
 impl Drop for Inner {

@@ -35,6 +35,10 @@ pub const API_RATE: u32 = 50;
 /// Redis answers in less than a millisecond. A page that needs a session fails after this time.
 const REDIS_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long `/ready` waits for the database. It has to be less than the time that haproxy waits for
+/// `/ready`, which is its interval of 200 ms: a silent database would let both instances seem dead.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// What an instance is told by its environment.
 #[derive(Debug)]
 pub struct Settings {
@@ -49,37 +53,37 @@ pub struct Settings {
     /// `LAME_DUCK_MILLISECONDS`: how long the instance answers after SIGTERM, so that haproxy
     /// learns of it.
     pub lame_duck: Duration,
-}
-
-impl Settings {
-    /// Reads the environment.
     /// `TRUSTED_PROXIES`: the addresses and networks from which `X-Forwarded-For` is believed,
     /// separated by commas. Without the variable those of this machine, and with an empty one none.
     pub proxies: Vec<String>,
-    ///
-    /// # Errors
+}
+
 /// haproxy runs on the machine of the instances, unless the environment says otherwise.
 const LOOPBACK: &str = "127.0.0.1, ::1";
 
+impl Settings {
+    /// Reads the environment.
+    ///
+    /// # Errors
     ///
     /// If a variable is missing or invalid.
     pub fn from_environment() -> Result<Self> {
         let read = |name: &'static str| {
             env::var(name).map_err(|_| Error::bad_request(format!("set the variable {name}")))
         };
+        let proxies = env::var("TRUSTED_PROXIES").unwrap_or_else(|_| LOOPBACK.to_owned());
+        let proxies = proxies.split(',').map(str::trim).filter(|proxy| !proxy.is_empty());
         Ok(Self {
             name: read("INSTANCE")?,
             database: read("DATABASE_URL")?,
             redis: read("REDIS_URL")?,
-        let proxies = env::var("TRUSTED_PROXIES").unwrap_or_else(|_| LOOPBACK.to_owned());
-        let proxies = proxies.split(',').map(str::trim).filter(|proxy| !proxy.is_empty());
             uploads: read("UPLOADS")?.into(),
             lame_duck: Duration::from_millis(read("LAME_DUCK_MILLISECONDS")?.parse()?),
+            proxies: proxies.map(str::to_owned).collect(),
         })
     }
 }
 
-            proxies: proxies.map(str::to_owned).collect(),
 /// Serves an instance until SIGTERM. The key of the sessions is in `SECRET_KEY`.
 ///
 /// # Errors
@@ -114,7 +118,7 @@ fn app(settings: Settings, key: Key) -> Result<App> {
     };
     // Both are shared by all instances. If they were required, no instance would be ready without
     // them, and clients would see the error page of haproxy in place of ours.
-    let health = Health::new().optional_check("database", Duration::from_secs(1), ping);
+    let health = Health::new().optional_check("database", CHECK_TIMEOUT, ping);
     Ok(App::new()
         .merge(pages)
         .nest("/api", api)

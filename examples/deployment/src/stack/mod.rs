@@ -37,13 +37,14 @@ pub struct Options {
     program: PathBuf,
     port: u16,
     lame_duck: Duration,
+    environment: Vec<(String, String)>,
 }
 
 impl Options {
     /// Data in `folder`, instances of `program`, and haproxy on any free port.
     pub fn new(folder: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
         let (folder, program) = (folder.into(), program.into());
-        Self { folder, program, port: 0, lame_duck: LAME_DUCK }
+        Self { folder, program, port: 0, lame_duck: LAME_DUCK, environment: Vec::new() }
     }
 
     /// Sets the port of haproxy.
@@ -59,6 +60,13 @@ impl Options {
         self.lame_duck = time;
         self
     }
+
+    /// Adds a variable to the environment of the instances.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
 }
 
 /// The running processes, and the addresses at which they listen.
@@ -69,7 +77,7 @@ pub struct Stack {
     _balancer: Process,
     instances: [Option<Process>; 2],
     redis: Process,
-    _postgres: Process,
+    postgres: Option<Process>,
     options: Options,
     addresses: Addresses,
     key: String,
@@ -121,7 +129,7 @@ impl Stack {
             _balancer: balancer,
             instances,
             redis,
-            _postgres: postgres,
+            postgres: Some(postgres),
             options,
             addresses,
             key,
@@ -220,6 +228,40 @@ impl Stack {
         let started = instance(&self.options, &self.addresses, &self.key, index)?;
         self.instances[index] = Some(started);
         self.wait_until_ready(index)
+    }
+
+    /// Stops PostgreSQL. Its connections are closed, and new ones are refused.
+    ///
+    /// # Errors
+    ///
+    /// If it does not end in time.
+    pub fn stop_postgres(&mut self) -> Result<()> {
+        self.postgres.take().map_or(Ok(()), |postgres| postgres.stop(PATIENCE))
+    }
+
+    /// Starts PostgreSQL again, and returns when it accepts connections.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub fn start_postgres(&mut self) -> Result<()> {
+        self.postgres = Some(start_postgres(&self.options.folder, self.addresses.postgres)?);
+        Ok(())
+    }
+
+    /// Lets PostgreSQL answer nothing, or answer again. Its connections stay open.
+    ///
+    /// # Errors
+    ///
+    /// If the signals cannot be sent.
+    pub fn pause_postgres(&self, is_paused: bool) -> Result<()> {
+        let signal = if is_paused { "STOP" } else { "CONT" };
+        self.postgres.as_ref().map_or(Ok(()), |postgres| postgres.signal_with_children(signal))
+    }
+
+    /// Changes a variable of the environment of instances that are started from now on.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.options.environment.push((name.to_owned(), value.to_owned()));
     }
 
     /// Lets Redis answer nothing, or answer again.
@@ -329,7 +371,8 @@ fn instance(options: &Options, addresses: &Addresses, key: &str, index: usize) -
         .env("REDIS_URL", format!("redis://{}/", addresses.redis))
         .env("UPLOADS", options.folder.join("uploads"))
         .env("LAME_DUCK_MILLISECONDS", options.lame_duck.as_millis().to_string())
-        .env("SECRET_KEY", key);
+        .env("SECRET_KEY", key)
+        .envs(options.environment.iter().map(|(name, value)| (name, value)));
     Process::start(NAMES[index], "TERM", &mut command, &options.folder)
 }
 

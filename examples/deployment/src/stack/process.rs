@@ -99,6 +99,19 @@ impl Process {
         if status.success() { Ok(()) } else { Err(Error::internal("the signal was not sent")) }
     }
 
+    /// Sends a signal to the process, and then to its children: PostgreSQL has one per connection,
+    /// each in a group of its own. A stopped process makes no new ones.
+    pub(super) fn signal_with_children(&self, signal: &str) -> Result<()> {
+        self.signal(signal)?;
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+        for child in children.split_whitespace() {
+            // It may have ended.
+            Command::new("kill").args(["-s", signal, child]).stderr(Stdio::null()).status()?;
+        }
+        Ok(())
+    }
+
     /// Sends its signal, and waits until it has ended.
     pub(super) fn stop(mut self, patience: Duration) -> Result<()> {
         self.end(patience)

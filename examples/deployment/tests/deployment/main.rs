@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod postgres;
+mod proxies;
 mod trace;
 mod traffic;
 
@@ -232,23 +234,4 @@ fn instances_share_accounts_files_and_the_feed() {
     let other = log_in(second, "bob");
     assert_eq!(request(first, "GET", "/api/files/1", &other, "").status, 404);
     assert_eq!(request(first, "POST", "/api/notes", &other, "{\"text\":\" \"}").status, 422);
-}
-
-#[test]
-fn prometheus_scrapes_both_instances() {
-    let _alone = one_at_a_time();
-    let Some((_folder, stack)) = start(LAME_DUCK) else { return };
-    assert_eq!(Client::connect(stack.address()).get("/metrics").status, 403);
-    let Some(prometheus) = stack.prometheus() else {
-        skip::without("prometheus");
-        return;
-    };
-    // The probes of haproxy are requests, and those of both instances have been scraped.
-    let query = "/api/v1/query?query=count(http_server_requests_total%7Broute%3D%22/ready%22%7D)";
-    eventually("both instances are scraped", || {
-        let Ok(mut client) = Client::try_connect(prometheus) else { return false };
-        let sent = client.try_send(format!("GET {query} HTTP/1.1\r\nHost: t\r\n\r\n"));
-        let answer = sent.ok().and_then(|()| client.try_response().ok());
-        answer.is_some_and(|answer| answer.text().contains("\"2\"]"))
-    });
 }
