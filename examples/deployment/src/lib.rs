@@ -7,6 +7,7 @@
 
 mod accounts;
 mod database;
+pub mod exercise;
 mod notes;
 mod pages;
 mod schema;
@@ -27,6 +28,7 @@ use filoplume::sse::Hub;
 use filoplume::{Key, Result};
 
 use self::database::{Database, Transactions};
+use self::exercise::Plant;
 use self::uploads::Folder;
 
 /// The requests per second of each client to the API, on all instances together.
@@ -56,6 +58,8 @@ pub struct Settings {
     /// `TRUSTED_PROXIES`: the addresses and networks from which `X-Forwarded-For` is believed,
     /// separated by commas. Without the variable those of this machine, and with an empty one none.
     pub proxies: Vec<String>,
+    /// `PLANT`: whether there are routes with problems, to find them as an exercise.
+    pub plant: Option<Plant>,
 }
 
 /// haproxy runs on the machine of the instances, unless the environment says otherwise.
@@ -80,6 +84,7 @@ impl Settings {
             uploads: read("UPLOADS")?.into(),
             lame_duck: Duration::from_millis(read("LAME_DUCK_MILLISECONDS")?.parse()?),
             proxies: proxies.map(str::to_owned).collect(),
+            plant: Plant::from_environment()?,
         })
     }
 }
@@ -96,7 +101,7 @@ pub fn serve(address: &str, settings: Settings) -> Result<()> {
 }
 
 fn app(settings: Settings, key: Key) -> Result<App> {
-    let Settings { name, database, redis, uploads, lame_duck, proxies } = settings;
+    let Settings { name, database, redis, uploads, lame_duck, proxies, plant } = settings;
     let database = Database::open(&database, &name)?;
     database.migrate()?;
     let hub = Hub::new().replay(100).joined(&RedisChannel::new(&redis, "deployment-feed")?);
@@ -119,8 +124,10 @@ fn app(settings: Settings, key: Key) -> Result<App> {
     // Both are shared by all instances. If they were required, no instance would be ready without
     // them, and clients would see the error page of haproxy in place of ours.
     let health = Health::new().optional_check("database", CHECK_TIMEOUT, ping);
+    let planted = plant.map_or_else(Router::new, |_| exercise::router(&database));
     Ok(App::new()
         .merge(pages)
+        .merge(planted)
         .nest("/api", api)
         .get("/feed", notes::feed)
         .state(hub)
