@@ -116,8 +116,8 @@ pub fn start_traffic(plant: Plant, address: SocketAddr) {
     }
     let (clients, target, pause) = match plant {
         Plant::Slow => (48, "/search", Duration::from_millis(20)),
-        Plant::Leak => (2, "/export", Duration::from_millis(100)),
-        Plant::Flood => (200, "/", Duration::ZERO),
+        Plant::Leak => (10, "/export", Duration::from_millis(100)),
+        Plant::Flood => (400, "/", Duration::ZERO),
         Plant::Spread => (10, "/spread", Duration::from_millis(20)),
     };
     let from = (plant == Plant::Flood).then_some(FLOODER);
@@ -154,7 +154,9 @@ impl Client {
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         let target = self.target;
-        write!(stream, "GET {target} HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n")?;
+        let request = format!("GET {target} HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n");
+        // In one piece: the second one would wait until the first one is acknowledged.
+        stream.write_all(request.as_bytes())?;
         io::copy(&mut stream, &mut io::sink()).map(drop)
     }
 }

@@ -61,6 +61,13 @@ impl Options {
         self
     }
 
+    /// Sets the program of the instances.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = program.into();
+        self
+    }
+
     /// Adds a variable to the environment of the instances.
     #[must_use]
     pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
