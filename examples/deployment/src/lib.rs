@@ -95,7 +95,7 @@ impl Settings {
 ///
 /// If the database or Redis is away, a migration fails, or the address cannot be bound.
 pub fn serve(address: &str, settings: Settings) -> Result<()> {
-    // Requests are logged to stdout, and all else to stderr: what was slow, refused, stuck or wrong.
+    // Requests are logged to stdout, and to stderr what was slow, refused, stuck or wrong.
     tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
     app(settings, Key::from_env("SECRET_KEY")?)?.listen(address)
 }

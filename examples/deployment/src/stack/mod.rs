@@ -293,6 +293,15 @@ impl Stack {
     }
 }
 
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // Both at once: each answers for its lame-duck time.
+        for instance in self.instances.iter_mut().flatten() {
+            instance.begin_to_stop();
+        }
+    }
+}
+
 /// Makes the folder. Other users have to get through it, because PostgreSQL does not run as root.
 fn prepare(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;

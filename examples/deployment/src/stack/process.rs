@@ -61,6 +61,7 @@ pub(super) struct Process {
     name: &'static str,
     /// The signal that ends it.
     signal: &'static str,
+    is_stopping: bool,
     child: Child,
 }
 
@@ -82,7 +83,7 @@ impl Process {
             .process_group(0)
             .spawn()
             .map_err(|error| Error::internal(format!("{name} cannot be started: {error}")))?;
-        Ok(Self { name, signal, child })
+        Ok(Self { name, signal, is_stopping: false, child })
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -112,6 +113,12 @@ impl Process {
         Ok(())
     }
 
+    /// Sends its signal. The wait is left to the drop.
+    pub(super) fn begin_to_stop(&mut self) {
+        // If it cannot be sent, the drop tries again.
+        self.is_stopping = self.signal(self.signal).is_ok();
+    }
+
     /// Sends its signal, and waits until it has ended.
     pub(super) fn stop(mut self, patience: Duration) -> Result<()> {
         self.end(patience)
@@ -127,7 +134,10 @@ impl Process {
         if self.has_ended() {
             return Ok(());
         }
-        self.signal(self.signal)?;
+        // A second signal would end an instance at once.
+        if !self.is_stopping {
+            self.signal(self.signal)?;
+        }
         let end = Instant::now() + patience;
         while !self.has_ended() {
             if Instant::now() >= end {
