@@ -269,3 +269,22 @@ impl fmt::Debug for Database {
         f.debug_struct("Database").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_instance_needs_no_quotes_and_leaves_room_for_a_trace() {
+        /// The longest `application_name` of PostgreSQL.
+        const NAME_MAX: usize = 63;
+        const TRACE: usize = 32;
+
+        assert_eq!(name_of("first"), "first");
+        assert_eq!(name_of("x'; DROP TABLE notes; --"), "xDROPTABLEnotes--");
+        let pod = "a-rather-long-deployment-name-7d9f8c6b54-x2x9p";
+        let name = name_of(pod);
+        assert!(name.len() + "/".len() + TRACE <= NAME_MAX && pod.ends_with(&name), "{name}");
+        assert_eq!(begin(&name_of("a'b"), None), "BEGIN; SET LOCAL application_name = 'ab'");
+    }
+}
