@@ -4,8 +4,8 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use std::{env, thread};
 
@@ -108,11 +108,16 @@ fn nth_time(number: u64) -> Duration {
 /// The address from which the flood comes, so that it can be told from other clients.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
-/// Starts clients on threads that run until the program ends: some usual ones, and those of the
-/// plant.
-pub fn start_traffic(plant: Plant, address: SocketAddr) {
+/// Running clients. They stop when it is dropped.
+#[derive(Debug)]
+pub struct Traffic(Arc<AtomicBool>);
+
+/// Starts clients on threads of their own: some usual ones, and those of the plant.
+#[must_use = "the clients stop when it is dropped"]
+pub fn start_traffic(plant: Plant, address: SocketAddr) -> Traffic {
+    let traffic = Traffic(Arc::default());
     for target in ["/", "/api/notes", "/page.js", "/"] {
-        spawn(Client { address, from: None, target, pause: Duration::from_millis(250) });
+        traffic.spawn(Client { address, from: None, target, pause: Duration::from_millis(250) });
     }
     let (clients, target, pause) = match plant {
         Plant::Slow => (48, "/search", Duration::from_millis(20)),
@@ -122,18 +127,28 @@ pub fn start_traffic(plant: Plant, address: SocketAddr) {
     };
     let from = (plant == Plant::Flood).then_some(FLOODER);
     for _ in 0..clients {
-        spawn(Client { address, from, target, pause });
+        traffic.spawn(Client { address, from, target, pause });
+    }
+    traffic
+}
+
+impl Traffic {
+    fn spawn(&self, client: Client) {
+        let is_over = Arc::clone(&self.0);
+        thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                // What fails is what the exercise is about.
+                let _ = client.ask();
+                thread::sleep(client.pause);
+            }
+        });
     }
 }
 
-fn spawn(client: Client) {
-    thread::spawn(move || {
-        loop {
-            // What fails is what the exercise is about.
-            let _ = client.ask();
-            thread::sleep(client.pause);
-        }
-    });
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 struct Client {

@@ -59,12 +59,11 @@ fn up(folder: &Path) -> Result<()> {
     for (name, address) in stack.others() {
         println!("{name}: {address}");
     }
-    if let Some(plant) = plant {
-        start_traffic(plant, stack.address());
-    }
+    let traffic = plant.map(|plant| start_traffic(plant, stack.address()));
     println!("data and logs: {}\nCtrl-C ends everything", folder.display());
     signals.forever().next();
     println!("stopping");
+    drop(traffic);
     drop(stack);
     Ok(())
 }

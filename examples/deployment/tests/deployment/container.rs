@@ -91,6 +91,26 @@ fn the_container_file_has_one_program_and_a_user_that_is_not_root() {
     assert!(!image.contains("RUN "), "there is no shell");
 }
 
+#[test]
+fn systemd_understands_the_unit() {
+    let installed = Command::new("systemd-analyze").arg("--version").output();
+    if installed.is_err() {
+        skip::without("systemd-analyze");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let unit = folder.path().join("deployment@5001.service");
+    let installed_at = "/usr/local/bin/deployment";
+    let text = read("deployment@.service");
+    assert!(text.contains(installed_at));
+    fs::write(&unit, text.replace(installed_at, env!("CARGO_BIN_EXE_deployment"))).unwrap();
+    let output = Command::new("systemd-analyze").arg("verify").arg(&unit).output().unwrap();
+    // It may have something to say about other units.
+    let said = String::from_utf8_lossy(&output.stderr);
+    let about_ours: Vec<&str> = said.lines().filter(|line| line.contains("deployment@")).collect();
+    assert_eq!(about_ours, [""; 0]);
+}
+
 /// Makes a folder with the program and nothing else, like the container. Returns a script that runs
 /// it there as the user of the container.
 fn root_with_only(program: &Path, folder: &Path) -> PathBuf {

@@ -79,7 +79,6 @@ fn without_postgres_what_needs_it_fails_soon_and_the_rest_is_served() {
         }
     }
     println!("recovery, median and longest time of a failure: {rounds:?}");
-    assert!(rounds.len() <= ROUNDS, "{rounds:?}");
     let (recovery, median, _) = rounds[rounds.len() - 1];
     assert!(recovery < RECOVERY && median < Duration::from_secs(1), "{rounds:?}");
     check_says(address, "passed");
