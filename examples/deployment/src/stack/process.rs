@@ -152,9 +152,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A stopped process ends when it goes on.
+        // A stopped process ends when it goes on, and waits for its children.
         if !self.has_ended() {
-            let _ = self.signal("CONT");
+            let _ = self.signal_with_children("CONT");
         }
         let _ = self.end(Duration::from_secs(15));
     }
