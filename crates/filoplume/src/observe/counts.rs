@@ -27,7 +27,10 @@ const SHARDS_MAX: usize = 16;
 /// The counts of all routes.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    shards: Box<[Box<[OnShard]>]>,
+    /// Shard after shard, each with all routes.
+    on_shards: Box<[OnShard]>,
+    /// A power of two, less one.
+    last_shard: usize,
     times: Box<[OnceLock<Box<Times>>]>,
 }
 
@@ -81,9 +84,8 @@ impl Counts {
         // Threads of the pool count as well, and run beside the loops.
         let shards = (threads * 2).next_power_of_two().min(SHARDS_MAX);
         Self {
-            shards: (0..shards)
-                .map(|_| (0..routes).map(|_| OnShard::default()).collect())
-                .collect(),
+            on_shards: (0..shards * routes).map(|_| OnShard::default()).collect(),
+            last_shard: shards - 1,
             times: (0..routes).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -117,7 +119,7 @@ impl Counts {
 
     pub(crate) fn read(&self, route: usize) -> RouteCounts {
         let mut counts = RouteCounts::default();
-        for on_shard in self.shards.iter().filter_map(|shard| shard.get(route)) {
+        for on_shard in self.of_route(route) {
             for slot in &on_shard.statuses {
                 let slot = slot.load(Ordering::Relaxed);
                 if slot != 0 {
@@ -131,12 +133,8 @@ impl Counts {
             }
         }
         // Read after the ends: a request that ends meanwhile never ended before it began.
-        counts.begun = self
-            .shards
-            .iter()
-            .filter_map(|shard| shard.get(route))
-            .map(|on_shard| on_shard.begun.load(Ordering::Relaxed))
-            .sum();
+        counts.begun =
+            self.of_route(route).map(|on_shard| on_shard.begun.load(Ordering::Relaxed)).sum();
         counts.statuses.sort_unstable();
         counts
     }
@@ -146,17 +144,38 @@ impl Counts {
         self.times.get(route)?.get().map(|times| &**times)
     }
 
+    /// Returns the counts of a route on all shards.
+    fn of_route(&self, route: usize) -> impl Iterator<Item = &OnShard> {
+        // There is no such route if it is beyond the last one.
+        let routes = self.times.len();
+        self.on_shards.iter().skip(route).step_by(routes.max(1)).filter(move |_| route < routes)
+    }
+
     #[inline]
     fn of_this_thread(&self, route: usize) -> Option<&OnShard> {
-        thread_local! {
-            static THREAD: Cell<usize> = Cell::new({
-                static NEXT: AtomicUsize = AtomicUsize::new(0);
-                NEXT.fetch_add(1, Ordering::Relaxed)
-            });
-        }
-        // The number of shards is a power of two.
-        let shard = THREAD.with(Cell::get) & (self.shards.len() - 1);
-        self.shards.get(shard)?.get(route)
+        let routes = self.times.len();
+        let shard = number_of_this_thread() & self.last_shard;
+        self.on_shards.get(shard * routes + route).filter(|_| route < routes)
+    }
+}
+
+/// Returns the number of the current thread, in the order in which threads asked.
+#[inline]
+fn number_of_this_thread() -> usize {
+    thread_local! {
+        /// `usize::MAX` until the thread has a number.
+        static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    #[cold]
+    fn next() -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        NUMBER.set(number);
+        number
+    }
+    match NUMBER.get() {
+        usize::MAX => next(),
+        number => number,
     }
 }
 

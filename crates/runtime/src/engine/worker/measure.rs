@@ -136,7 +136,7 @@ impl Worker<'_> {
         let Some(http) = connection.guest.as_http_mut() else { return };
         let Some(mut measuring) = http.take_measuring() else { return };
         let status = response.status();
-        measuring.answered(Answered { route, peer, status, refusal }, Instant::now());
+        measuring.answered(Answered { route, peer, status, refusal }, Instant::now);
         if let Some(site) = http.site() {
             let exchange = measuring.exchange_mut();
             self.contained(|| site.service.answered(response, exchange));

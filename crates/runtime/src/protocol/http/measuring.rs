@@ -193,11 +193,11 @@ pub(crate) struct Answered {
 
 impl Measuring {
     /// The response is known, and is going to be written.
-    pub(crate) fn answered(&mut self, answered: Answered, now: Instant) {
+    pub(crate) fn answered(&mut self, answered: Answered, now: impl FnOnce() -> Instant) {
         let Answered { route, peer, status, refusal } = answered;
         if self.phase != Phase::Write {
             // It is refused without a call.
-            self.enter(Phase::Write, now);
+            self.enter(Phase::Write, now());
         }
         let exchange = &mut self.exchange;
         (exchange.route, exchange.peer, exchange.status) = (route, peer, status);
