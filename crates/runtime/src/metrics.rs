@@ -131,6 +131,7 @@ pub(crate) struct Gauges {
     pub(crate) phase: Phase,
     pub(crate) incoming: usize,
     pub(crate) waiting: usize,
+    pub(crate) threads_max: usize,
     pub(crate) connections_max: usize,
     pub(crate) memory_used: usize,
     pub(crate) memory_max: usize,
@@ -266,6 +267,10 @@ pub struct Metrics {
     pub handshakes_resumed: u64,
     /// Requests that now wait for a thread of the pool.
     pub waiting: usize,
+    /// The maximum of handlers that may block at once:
+    /// [`threads_max`](crate::ServerConfig::threads_max). The pool has further threads for its
+    /// event loops and for vital requests.
+    pub threads_max: usize,
     /// Bytes that are now buffered for all peers.
     pub memory_used: usize,
     /// The maximum of buffered bytes: [`memory_max`](crate::ServerConfig::memory_max).
@@ -324,7 +329,7 @@ impl Counters {
 
     pub(crate) fn read(&self, refusals: &Refusals, parts: Parts, gauges: Gauges) -> Metrics {
         let Parts { pool, routes, loops } = parts;
-        let Gauges { phase, incoming, waiting, connections_max, .. } = gauges;
+        let Gauges { phase, incoming, waiting, threads_max, connections_max, .. } = gauges;
         let Gauges { memory_used, memory_max, pushed_streams, held_streams, moved, .. } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
@@ -362,6 +367,7 @@ impl Counters {
             pushed_streams,
             held_streams,
             waiting,
+            threads_max,
             memory_used,
             memory_max,
             incoming,

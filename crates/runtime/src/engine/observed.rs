@@ -28,6 +28,7 @@ impl Engine {
             phase,
             incoming,
             waiting: self.seats.waiting(),
+            threads_max: self.config.threads_max,
             connections_max: self.connections_max,
             memory_used: self.memory.used(),
             memory_max: self.memory.bytes_max(),
