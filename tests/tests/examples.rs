@@ -102,6 +102,20 @@ fn says_hello(name: &'static str) {
 }
 
 #[test]
+fn live_console_shows_what_it_does_to_those_who_may_see_it() {
+    let child = Example("live_console").start();
+    assert_eq!(child.client().get("/").text(), "Hello!");
+    assert_eq!(child.client().get("/primes/100").text(), "25");
+    let ask = |host: &str| {
+        let mut client = child.client();
+        client.send(format!("GET /console HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.response()
+    };
+    assert!(ask("localhost").text().contains("<title>Console</title>"));
+    assert_eq!(ask("evil.example").status, 421);
+}
+
+#[test]
 fn https_serves_over_tls_and_redirects_to_it() {
     let redirecting = free_address();
     let child = Example("https").start_with(&[&redirecting.to_string()]);

@@ -18,6 +18,7 @@
 //! - [`Middleware`] wraps handlers.
 //! - [`Error`] carries a failure and the response to it.
 //! - [`Health`] answers the probes of load balancers.
+//! - `Console` shows what an app does at this moment.
 //! - [`sse`] sends events to pages, and [`pushed`] has response bodies that other threads send.
 //! - `instances` joins hubs and rooms of several processes by Redis.
 //! - [`testing`] calls an app without a socket.
@@ -30,8 +31,9 @@
 //!
 //! `json` and `form` are on by default; `full` enables every feature. The others are `etag`,
 //! `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`,
-//! `redis`, `jwt`, `compression`, `systemd`, `tls`, `tls-dev`, `websocket` and `websocket-deflate`.
-//! Each adds what its name says, and an app compiles only the features it enables.
+//! `redis`, `jwt`, `compression`, `console`, `systemd`, `tls`, `tls-dev`, `websocket` and
+//! `websocket-deflate`. Each adds what its name says, and an app compiles only the features it
+//! enables.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -50,6 +52,7 @@
 //   health                    the probes of load balancers, and the checks behind them
 //   error_response            the one place that renders errors
 //   middleware                the built-in middleware
+//   console                   the page that shows what an app does, and its feed
 //   app                       the app while it is written, and after it is built
 //   serve                     the connection between an app and the engine
 //   testing, prelude          what programs import
@@ -65,6 +68,8 @@ mod readme {}
 mod app;
 pub mod broadcast;
 mod client;
+#[cfg(feature = "console")]
+mod console;
 mod core;
 #[cfg(any(feature = "multipart", feature = "static-files"))]
 mod disk;
@@ -109,6 +114,8 @@ pub use filoplume_runtime::{
 pub use filoplume_runtime::{Tls, TlsInfo};
 
 pub use crate::app::App;
+#[cfg(feature = "console")]
+pub use crate::console::Console;
 pub use crate::core::asked::Asked;
 pub use crate::core::context::Context;
 pub use crate::core::error::{Error, FieldError, Result};

@@ -1,5 +1,7 @@
 //! The connection between an app and the engine. Only this file uses the engine's `Server`.
 
+#[cfg(feature = "console")]
+mod console;
 mod listen;
 #[cfg(feature = "tls")]
 mod redirect;
@@ -14,6 +16,8 @@ use std::path::Path;
 use filoplume_runtime::Request;
 use filoplume_runtime::{Server, ServerBuilder, ShutdownHandle};
 
+#[cfg(feature = "console")]
+use self::console::{BoundConsole, RunningConsole};
 pub use self::listen::Listen;
 pub use self::service::AppService;
 
@@ -35,7 +39,10 @@ impl App {
     /// # Errors
     ///
     /// If routes conflict, a pattern is invalid, or a handler extracts a state that was not added.
+    /// If a console has an address of its own: nobody would bind it.
     pub fn build(self) -> Result<AppService> {
+        #[cfg(feature = "console")]
+        self.check_console()?;
         Ok(AppService::new(self.into_built()?))
     }
 
@@ -103,8 +110,13 @@ impl App {
     /// # Errors
     ///
     /// Like those of `listen`, for each address.
-    pub fn listen_on(self, listen: Listen) -> Result<()> {
+    #[cfg_attr(not(feature = "console"), allow(unused_mut, reason = "the console is taken out"))]
+    pub fn listen_on(mut self, listen: Listen) -> Result<()> {
+        #[cfg(feature = "console")]
+        let console = self.take_console();
         let service = self.build()?;
+        #[cfg(feature = "console")]
+        let console = console.map(|console| BoundConsole::bind(console, &listen)).transpose()?;
         let Bound { server, urls, redirects } = bind(listen)?;
         #[cfg(unix)]
         server.shutdown_on_signals().map_err(start_up)?;
@@ -113,9 +125,13 @@ impl App {
         }
         let _redirects = redirects.map(Redirects::start).transpose()?;
         server.spawn(service).map_err(start_up)?;
+        #[cfg(feature = "console")]
+        let console = console.map(BoundConsole::start).transpose()?;
         #[cfg(unix)]
         server.notify_systemd().map_err(start_up)?;
         server.wait();
+        #[cfg(feature = "console")]
+        console.into_iter().for_each(RunningConsole::end);
         Ok(())
     }
 
@@ -216,19 +232,34 @@ impl App {
     /// # Errors
     ///
     /// Like those of [`listen_on`](Self::listen_on).
-    pub fn start_on(self, listen: Listen) -> Result<RunningApp> {
+    #[cfg_attr(not(feature = "console"), allow(unused_mut, reason = "the console is taken out"))]
+    pub fn start_on(mut self, listen: Listen) -> Result<RunningApp> {
+        #[cfg(feature = "console")]
+        let console = self.take_console();
         let service = self.build()?;
+        #[cfg(feature = "console")]
+        let console = console.map(|console| BoundConsole::bind(console, &listen)).transpose()?;
         let Bound { server, urls, redirects } = bind(listen)?;
         let (Some(local_addr), Some(url)) = (server.local_addr(), urls.into_iter().next()) else {
             return Err(Error::start_up("the app has no TCP address to listen on"));
         };
         let redirects = redirects.map(Redirects::start).transpose()?;
         server.spawn(service).map_err(start_up)?;
-        Ok(RunningApp { server, local_addr, url, redirects })
+        #[cfg(feature = "console")]
+        let console = console.map(BoundConsole::start).transpose()?;
+        Ok(RunningApp {
+            server,
+            local_addr,
+            url,
+            redirects,
+            #[cfg(feature = "console")]
+            console,
+        })
     }
 }
 
 /// The bound addresses.
+#[derive(Debug)]
 struct Bound {
     server: Server,
     /// What is logged of them. Those of TCP come first.
@@ -238,7 +269,7 @@ struct Bound {
 }
 
 fn bind(listen: Listen) -> Result<Bound> {
-    let Listen { builder, schemes, others, redirects } = listen;
+    let Listen { builder, schemes, others, redirects, .. } = listen;
     let server = builder.and_then(ServerBuilder::build).map_err(start_up)?;
     let addresses = server.local_addrs();
     // Those of systemd follow the others.
@@ -317,6 +348,8 @@ pub struct RunningApp {
     local_addr: SocketAddr,
     url: String,
     redirects: Option<Redirects>,
+    #[cfg(feature = "console")]
+    console: Option<RunningConsole>,
 }
 
 impl RunningApp {
@@ -333,6 +366,13 @@ impl RunningApp {
     /// Returns the address on which requests are redirected to `https`, if there is one.
     pub fn redirect_addr(&self) -> Option<SocketAddr> {
         self.redirects.as_ref()?.0.local_addr()
+    }
+
+    /// Returns the [address of the console](crate::Console::address), if it has one of its own.
+    #[cfg(feature = "console")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "console")))]
+    pub fn console_addr(&self) -> Option<SocketAddr> {
+        self.console.as_ref()?.local_addr()
     }
 
     /// Returns a handle that shuts the app down from any thread.
@@ -387,9 +427,12 @@ impl RunningApp {
     }
 
     /// Shuts the app down and waits until requests in progress are finished.
-    pub fn shutdown(self) {
+    #[cfg_attr(not(feature = "console"), allow(unused_mut, reason = "the console is taken out"))]
+    pub fn shutdown(mut self) {
         self.server.shutdown_handle().shutdown();
         self.server.wait();
+        #[cfg(feature = "console")]
+        self.console.take().into_iter().for_each(RunningConsole::end);
     }
 }
 

@@ -170,6 +170,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
                 "websocket",
             ],
             &["middleware"],
+            &["console"],
             &["app"],
             &["serve"],
             &["testing", "prelude"],

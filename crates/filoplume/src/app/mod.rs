@@ -2,6 +2,8 @@
 //! built.
 
 mod built_app;
+#[cfg(feature = "console")]
+mod console;
 mod health;
 mod observe;
 mod refused;
@@ -16,6 +18,8 @@ use std::path::PathBuf;
 use filoplume_runtime::{Method, Response, ServerConfig};
 
 pub(crate) use self::built_app::BuiltApp;
+#[cfg(feature = "console")]
+pub(crate) use self::console::OwnConsole;
 use self::refused::RefusalContents;
 pub(crate) use self::server_timing::ServerTiming;
 use self::shutdown::ShutdownHooks;
@@ -62,6 +66,8 @@ pub struct App {
     shutdown_hooks: ShutdownHooks,
     #[cfg(unix)]
     pub(crate) hot_restart: Option<PathBuf>,
+    #[cfg(feature = "console")]
+    pub(crate) console: Option<Box<OwnConsole>>,
 }
 
 impl App {

@@ -3,6 +3,8 @@
 //! The engine measures single requests ([`Exchange`]) and knows numbers of routes. Here they get
 //! their names, are added up, and become text.
 
+#[cfg(feature = "console")]
+mod busiest;
 mod counts;
 mod histogram;
 mod open_metrics;
@@ -18,10 +20,14 @@ mod stories;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+#[cfg(feature = "console")]
+use std::time::Instant;
 
 use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
 
 use crate::log::log_without_subscriber;
+#[cfg(feature = "console")]
+pub(crate) use busiest::Busiest;
 use counts::{Counts, OnShard};
 use histogram::Histogram;
 pub(crate) use open_metrics::CONTENT_TYPE;
@@ -50,6 +56,8 @@ pub(crate) struct Observer {
     slow_after: OnceLock<Duration>,
     #[cfg(feature = "websocket")]
     sockets: Arc<SocketCounts>,
+    #[cfg(feature = "console")]
+    started_at: OnceLock<Instant>,
 }
 
 struct Known {
@@ -105,6 +113,8 @@ impl Observer {
     /// Called when the server starts.
     pub(crate) fn started(&self, monitor: &Monitor) {
         let _ = self.monitor.set(monitor.clone());
+        #[cfg(feature = "console")]
+        let _ = self.started_at.set(Instant::now());
     }
 
     /// Returns the metrics of the server. `None` for an app without a server.

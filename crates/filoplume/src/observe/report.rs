@@ -55,7 +55,7 @@ impl Observer {
 }
 
 impl Known {
-    fn report(&self, route: usize) -> RouteReport {
+    pub(super) fn report(&self, route: usize) -> RouteReport {
         let RouteName { methods, pattern } = self.names[route].clone();
         let counts = self.counts.read(route);
         let times = self.counts.times(route);

@@ -32,6 +32,9 @@ pub struct Listen {
     pub(super) others: Vec<String>,
     /// The addresses that redirect, if there are any.
     pub(super) redirects: Option<ServerBuilder>,
+    /// The control socket of a server that can be taken over.
+    #[cfg(all(unix, feature = "console"))]
+    pub(super) restart: Option<std::path::PathBuf>,
 }
 
 impl Default for Listen {
@@ -41,6 +44,8 @@ impl Default for Listen {
             schemes: Vec::new(),
             others: Vec::new(),
             redirects: None,
+            #[cfg(all(unix, feature = "console"))]
+            restart: None,
         }
     }
 }
@@ -55,6 +60,10 @@ impl Listen {
     /// [`App::hot_restart`](crate::App::hot_restart). Call it before the addresses are added.
     #[cfg(unix)]
     pub fn hot_restart(mut self, path: impl AsRef<Path>) -> Self {
+        #[cfg(feature = "console")]
+        {
+            self.restart = Some(path.as_ref().to_owned());
+        }
         self.builder = self.builder.and_then(|builder| builder.hot_restart(path));
         self
     }

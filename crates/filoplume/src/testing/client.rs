@@ -49,8 +49,9 @@ impl App {
     /// If the app has mistakes; the message lists them.
     #[track_caller]
     pub fn test(self) -> TestClient {
-        match self.build() {
-            Ok(service) => TestClient::new(service),
+        // A console with an address of its own is not there.
+        match self.into_built() {
+            Ok(app) => TestClient::new(AppService::new(app)),
             Err(error) => panic!("{error:?}"),
         }
     }

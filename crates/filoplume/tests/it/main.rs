@@ -2,6 +2,7 @@
 
 mod client_address;
 mod conditional;
+mod console;
 mod cookies;
 mod credentials;
 mod csrf;

@@ -1,0 +1,172 @@
+//! The feed of snapshots, and the thread that makes them while somebody looks.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use filoplume_runtime::pushed;
+use parking_lot::Mutex;
+
+use super::snapshot::{moves, snapshot};
+use crate::broadcast::{Broadcast, SlowClients};
+use crate::core::error::{Error, Result};
+use crate::observe::Observer;
+use crate::sse::{self, Event, EventStream};
+
+/// How many viewers there may be at once. An open page is one.
+pub(super) const VIEWERS_MAX: usize = 16;
+
+/// The time between two snapshots.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How often the thread looks whether a route has begun to run elsewhere, which makes a snapshot
+/// due at once. A page shows it within a second even if the machine is busy.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A snapshot replaces the one before, if a viewer has not read that yet.
+const KEY: u64 = 0;
+
+/// Sends snapshots to the viewers of a console.
+#[derive(Debug)]
+pub(super) struct Feed {
+    observer: Arc<Observer>,
+    viewers: Broadcast<pushed::Sender>,
+    /// Whether there is a thread that makes snapshots. Its lock is held while a viewer is added and
+    /// while the thread decides to end, so that no viewer is left without it.
+    is_running: Mutex<bool>,
+}
+
+impl Feed {
+    pub(super) fn new(observer: Arc<Observer>) -> Arc<Self> {
+        let viewers = Broadcast::new(SlowClients::Coalesce);
+        Arc::new(Self { observer, viewers, is_running: Mutex::new(false) })
+    }
+
+    /// Adds a viewer. It gets its first snapshot at once.
+    pub(super) fn subscribe(self: &Arc<Self>) -> Result<EventStream> {
+        let mut is_running = self.is_running.lock();
+        if self.viewers.len() >= VIEWERS_MAX {
+            // Viewers that have left are found when something is sent.
+            self.viewers.send(&Event::comment("").encode(), None);
+        }
+        if self.viewers.len() >= VIEWERS_MAX {
+            let detail = format!(
+                "{VIEWERS_MAX} viewers look at the console already: close one of their pages"
+            );
+            return Err(Error::unavailable(detail).with_known_header("retry-after", "5"));
+        }
+        if !*is_running {
+            self.start().map_err(|error| {
+                Error::unavailable("no thread can be started for the console").with_source(error)
+            })?;
+            *is_running = true;
+        }
+        let (sender, stream) = sse::channel();
+        self.viewers.subscribe(sender.bytes().clone());
+        // The client may already have gone, which the next snapshot finds out.
+        let _ = sender.bytes().send_latest(KEY, self.snapshot());
+        Ok(stream)
+    }
+
+    fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let feed = Arc::clone(self);
+        let thread = thread::Builder::new().name("filoplume-console".to_owned());
+        thread.spawn(move || feed.run()).map(drop)
+    }
+
+    /// Sends snapshots until all viewers have left.
+    fn run(&self) {
+        let _running = Running(self);
+        let mut sent = Instant::now();
+        let mut moved = moves(&self.observer);
+        loop {
+            thread::sleep(EVERY.saturating_sub(sent.elapsed()).min(LOOK_EVERY));
+            let moves = moves(&self.observer);
+            if sent.elapsed() < EVERY && moves == moved {
+                continue;
+            }
+            (sent, moved) = (Instant::now(), moves);
+            self.viewers.send(&self.snapshot(), Some(KEY));
+            let mut is_running = self.is_running.lock();
+            if self.viewers.is_empty() {
+                *is_running = false;
+                return;
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Bytes {
+        let event = Event::new(snapshot(&self.observer, self.viewers.len())).event("snapshot");
+        event.expect("the name has no line end").encode()
+    }
+}
+
+/// Lets the next viewer start another thread if this one has failed.
+struct Running<'a>(&'a Feed);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            *self.0.is_running.lock() = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filoplume_runtime::{Peer, Response, ServerConfig, answer_in_process};
+
+    use super::*;
+    use crate::core::response::IntoResponse;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn eventually(what: &str, condition: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !condition() {
+            assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_thread_runs_while_somebody_looks() {
+        let feed = Feed::new(Arc::default());
+        let is_running = || *feed.is_running.lock();
+        assert!(!is_running());
+        for _ in 0..2 {
+            let viewers = [feed.subscribe().unwrap(), feed.subscribe().unwrap()];
+            assert!(is_running());
+            drop(viewers);
+            eventually("the thread ends", || !is_running());
+        }
+    }
+
+    #[test]
+    fn a_viewer_that_does_not_read_holds_one_snapshot() {
+        let feed = Feed::new(Arc::default());
+        let stream = Mutex::new(Some(feed.subscribe().unwrap()));
+        for _ in 0..100 {
+            assert_eq!(feed.viewers.send(&feed.snapshot(), Some(KEY)).sent, 1);
+        }
+        let service =
+            move |_| -> Response { stream.lock().take().unwrap().into_response().unwrap() };
+        let input = b"GET / HTTP/1.0\r\n\r\n";
+        let answer = answer_in_process(&service, Peer::Unix, input, &ServerConfig::default());
+        let answer = String::from_utf8(answer).unwrap();
+        assert_eq!(answer.matches("event: snapshot").count(), 1, "{answer}");
+    }
+
+    #[test]
+    fn viewers_that_have_left_make_room() {
+        let feed = Feed::new(Arc::default());
+        for _ in 0..100 {
+            drop(feed.subscribe().unwrap());
+        }
+        let viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| feed.subscribe().unwrap()).collect();
+        assert_eq!(feed.subscribe().unwrap_err().status(), 503);
+        drop(viewers);
+        assert!(feed.subscribe().is_ok());
+    }
+}

@@ -1,0 +1,99 @@
+//! The routes of the console: the page, its parts, and the feed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use filoplume_runtime::{Response, StatusCode};
+
+use super::feed::Feed;
+use crate::extract::Path;
+use crate::middleware::SecurityHeaders;
+use crate::response::Html;
+use crate::routing::{Router, get};
+use crate::semantics::uri::encoded;
+
+const PAGE: &str = include_str!("page.html");
+
+/// The parts of the page: name, media type, content.
+const PARTS: [(&str, &str, &str); 3] = [
+    ("console.css", "text/css; charset=utf-8", include_str!("console.css")),
+    ("console.js", "text/javascript; charset=utf-8", include_str!("console.js")),
+    ("icon.svg", "image/svg+xml", include_str!("icon.svg")),
+];
+
+/// The folder of the parts, as the page names it.
+const FOLDER: &str = "{folder}";
+
+/// Nothing is loaded from elsewhere, nothing is inline, and texts cannot become markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'; require-trusted-types-for 'script'; \
+                      trusted-types 'none'";
+
+/// Returns the routes, without a prefix.
+#[track_caller]
+pub(super) fn routes(prefix: &str, feed: Arc<Feed>) -> Router {
+    let page = Bytes::from(PAGE.replace(FOLDER, &folder(prefix)));
+    let headers = SecurityHeaders::new()
+        .content_security_policy(POLICY)
+        .set("referrer-policy", "no-referrer")
+        .set("cache-control", "no-store");
+    Router::new()
+        // Outside of what decides who may see it, so that refusals have them too.
+        .with(headers)
+        // It must be seen when all threads are busy: that is when it is needed.
+        .route("/", get(move || Html(page.clone())).vital())
+        // Making a snapshot takes a millisecond with many routes, which no loop should spend.
+        .route("/events", get(move || feed.subscribe()).on_pool().vital())
+        .route("/{part}", get(|Path(name): Path<String>| part_response(&name)).vital())
+}
+
+/// Returns the folder of the parts relative to the page, so that a proxy may serve the page below
+/// another path. It has no character that means something in HTML.
+fn folder(prefix: &str) -> String {
+    let name = prefix.rsplit('/').next().unwrap_or_default();
+    // Neither an escape nor markup nor, with a colon, a scheme.
+    format!("./{}/", encoded(name)).replace('&', "%26").replace('\'', "%27")
+}
+
+fn part_response(name: &str) -> Option<Response> {
+    let (_, media_type, content) = PARTS.iter().find(|(part, ..)| *part == name)?;
+    let mut response = Response::new(StatusCode::OK);
+    response.set_bytes(Bytes::from_static(content.as_bytes()));
+    // Both are valid.
+    let _ = response.set_header("content-type", media_type);
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_the_last_segment_of_the_prefix() {
+        for (prefix, expected) in [
+            ("/console", "./console/"),
+            ("/admin/console", "./console/"),
+            ("/a b\"<", "./a%20b%22%3C/"),
+            ("/x&lt;", "./x%26lt;/"),
+            ("/javascript:alert(1)", "./javascript:alert(1)/"),
+        ] {
+            assert_eq!(folder(prefix), expected, "{prefix}");
+        }
+    }
+
+    #[test]
+    fn the_page_has_its_own_parts_and_no_others() {
+        let page = PAGE.replace(FOLDER, "./console/");
+        for (name, ..) in PARTS {
+            assert!(page.contains(&format!("\"./console/{name}\"")), "{name}");
+        }
+        let all = PARTS.iter().map(|(.., content)| *content).chain([&*page]);
+        for content in all {
+            let content = content.replace("http://www.w3.org/2000/svg", "");
+            for elsewhere in ["http:", "https:", "\"//", "@import", "url(", "innerHTML"] {
+                assert!(!content.contains(elsewhere), "{elsewhere}");
+            }
+        }
+    }
+}

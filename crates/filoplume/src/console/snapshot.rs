@@ -1,0 +1,241 @@
+//! What viewers are sent: the state of the app at one moment, as JSON.
+//!
+//! Counters are totals since the start, so readers compute rates from two snapshots. Values that
+//! are not known are `null`. The guide lists the members.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use filoplume_runtime::{Metrics, Phase, RouteMetrics, Runs, Wait, Why};
+
+use super::feed::VIEWERS_MAX;
+use super::json::{Object, object};
+use crate::observe::{Busiest, Observer, RouteReport, Story};
+
+/// The version of the form. It changes when a member gets another meaning or is removed.
+const VERSION: u64 = 1;
+
+/// How many routes are shown. A page with more is no longer read.
+const ROUTES_MAX: usize = 200;
+
+/// Longest ID of a request that is shown, in characters. The app may have taken it from a client.
+const ID_CHARS_MAX: usize = 64;
+
+/// Returns a number that changes when a route begins to run elsewhere.
+pub(super) fn moves(observer: &Observer) -> u64 {
+    observer.server().map_or(0, |metrics| metrics.routes_learned + metrics.routes_forgotten)
+}
+
+/// Returns the state of the app as JSON.
+pub(super) fn snapshot(observer: &Observer, viewers: usize) -> String {
+    let server = observer.server();
+    let server = server.as_ref();
+    let busiest = observer.busiest(ROUTES_MAX);
+    let stories = observer.recent();
+    let capacity = 2048 + 384 * busiest.routes.len() + 256 * stories.len();
+    object(capacity, |json| {
+        json.number("version", VERSION);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        json.number("at_ms", u64::try_from(now.as_millis()).ok());
+        json.seconds("uptime_s", observer.uptime());
+        json.text("phase", phase(observer, server));
+        write_totals(json, server, &busiest);
+        write_limits(json, server, viewers);
+        write_loops(json, server);
+        write_calls(json, observer);
+        write_routes(json, server, &busiest);
+        write_refusals(json, server);
+        json.list("stories", &stories, write_story);
+    })
+}
+
+fn phase(observer: &Observer, server: Option<&Metrics>) -> Option<&'static str> {
+    Some(match server.map(|metrics| metrics.phase) {
+        Some(Phase::Serving) => "serving",
+        Some(Phase::LameDuck) => "lame duck",
+        Some(Phase::Draining) => "draining",
+        Some(Phase::Stopped) => "stopped",
+        // The server has ended. Without any there is no phase.
+        None if observer.has_server() => "stopped",
+        _ => return None,
+    })
+}
+
+fn write_totals(json: &mut Object<'_>, server: Option<&Metrics>, busiest: &Busiest) {
+    json.object("requests", |json| {
+        json.number("total", server.map_or(busiest.requests, |metrics| metrics.requests));
+        json.number("active", busiest.active);
+        json.number("waiting", server.map(|metrics| metrics.waiting as u64));
+    });
+    json.object("connections", |json| {
+        json.number("open", server.map(|metrics| metrics.connections));
+        json.number("idle", server.map(|metrics| metrics.parked.min(metrics.connections)));
+        json.number("max", server.map(|metrics| metrics.connections_max));
+        json.number("accepted", server.map(|metrics| metrics.accepted));
+    });
+    json.object("threads", |json| {
+        json.number("total", server.map(|metrics| metrics.pool.threads as u64));
+        json.number("busy", server.map(busy_threads));
+        json.number("max", server.map(|metrics| metrics.threads_max as u64));
+    });
+    json.object("memory", |json| {
+        json.number("used", server.map(|metrics| metrics.memory_used as u64));
+        json.number("max", server.map(|metrics| metrics.memory_max as u64));
+    });
+}
+
+fn busy_threads(metrics: &Metrics) -> u64 {
+    metrics.pool.threads.saturating_sub(metrics.pool.idle) as u64
+}
+
+fn write_limits(json: &mut Object<'_>, server: Option<&Metrics>, viewers: usize) {
+    let mut limits = Vec::new();
+    if let Some(metrics) = server {
+        limits.push(("connections", metrics.connections, metrics.connections_max));
+        // Those that lead loops do not count toward the maximum.
+        let threads = busy_threads(metrics).saturating_sub(metrics.loops().len() as u64);
+        limits.push(("threads for handlers", threads, metrics.threads_max as u64));
+        limits.push(("memory", metrics.memory_used as u64, metrics.memory_max as u64));
+    }
+    limits.push(("viewers of the console", viewers as u64, VIEWERS_MAX as u64));
+    json.list("limits", limits, |json, (name, used, max)| {
+        json.text("name", name);
+        json.number("used", used);
+        json.number("max", max);
+    });
+}
+
+fn write_loops(json: &mut Object<'_>, server: Option<&Metrics>) {
+    let loops = server.map(Metrics::loops).unwrap_or_default();
+    json.list("loops", loops, |json, event_loop| {
+        json.text("thread", event_loop.thread.as_deref());
+        json.number("connections", event_loop.connections);
+        json.number("idle", event_loop.parked.min(event_loop.connections));
+        json.number("handed_over", event_loop.handed_over);
+    });
+}
+
+fn write_calls(json: &mut Object<'_>, observer: &Observer) {
+    // The first snapshot of a viewer is made by a handler, which does not tell of itself.
+    let this = thread::current();
+    let calls = observer.calls();
+    let others =
+        calls.iter().filter(|call| call.thread.is_none() || call.thread.as_deref() != this.name());
+    json.list("calls", others, |json, call| {
+        json.text("thread", call.thread.as_deref());
+        json.number("thread_id", u64::from(call.thread_id));
+        json.text("route", call.route.as_deref());
+        json.text("request_id", call.request_id.as_deref().map(bounded));
+        json.milliseconds("running_ms", call.running);
+        json.text("runs", runs(call.runs));
+        json.text("waits_for", call.wait.as_ref().map(Wait::to_string).as_deref());
+        json.boolean("detached", call.is_detached);
+    });
+}
+
+fn write_routes(json: &mut Object<'_>, server: Option<&Metrics>, busiest: &Busiest) {
+    let measured: HashMap<&str, &RouteMetrics> = server
+        .map(Metrics::routes)
+        .unwrap_or_default()
+        .iter()
+        .map(|route| (&*route.name, route))
+        .collect();
+    json.number("routes_known", busiest.known as u64);
+    json.list("routes", &busiest.routes, |json, report| {
+        write_route(json, report, measured.get(&*route_name(report)).copied());
+    });
+}
+
+/// Returns the name that the engine has for a route.
+fn route_name(report: &RouteReport) -> String {
+    match &*report.methods {
+        "" => report.pattern.clone(),
+        methods => format!("{methods} {}", report.pattern),
+    }
+}
+
+fn write_route(json: &mut Object<'_>, report: &RouteReport, measured: Option<&RouteMetrics>) {
+    let failures = report.statuses.iter().filter(|(status, _)| *status >= 500);
+    json.text("methods", &*report.methods);
+    json.text("pattern", &*report.pattern);
+    json.number("requests", report.requests);
+    json.number("active", report.active);
+    json.number("errors", failures.map(|(_, count)| count).sum::<u64>());
+    json.milliseconds("median_ms", report.median);
+    json.milliseconds("p99_ms", report.p99);
+    // The engine has both as well, but not of the calls that lose their loops.
+    json.seconds("computing_s", phase_of(report, "computing"));
+    json.seconds("waiting_s", phase_of(report, "waiting"));
+    json.text("runs", measured.and_then(|route| runs(route.runs)));
+    json.text("why", measured.map(|route| why(route.why)).as_deref());
+    json.seconds("since_s", measured.and_then(|route| Some(route.since?.elapsed())));
+}
+
+/// Returns the time in a phase. `None` if no request was measured.
+fn phase_of(report: &RouteReport, wanted: &str) -> Option<Duration> {
+    report.median?;
+    let phase = report.phases.iter().find(|(name, _)| *name == wanted);
+    Some(phase.map_or(Duration::ZERO, |(_, time)| *time))
+}
+
+fn runs(runs: Runs) -> Option<&'static str> {
+    match runs {
+        Runs::OnLoop => Some("loop"),
+        Runs::OnPool => Some("pool"),
+        _ => None,
+    }
+}
+
+fn why(why: Why) -> String {
+    match why {
+        Why::NotSeenToWait => "not seen to wait".to_owned(),
+        Why::Waited(time) => format!("calls waited on the loop, the last for {:?}", short(time)),
+        Why::Computed(time) => {
+            format!("calls computed on the loop for too long, the last for {:?}", short(time))
+        }
+        Why::Caught => "a call did not return, and its loop was taken from it".to_owned(),
+        Why::Quick => "many calls in a row were quick".to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// Returns a time in full microseconds, which is enough for people.
+fn short(time: Duration) -> Duration {
+    Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn write_refusals(json: &mut Object<'_>, server: Option<&Metrics>) {
+    let refusals = server.into_iter().flat_map(Metrics::refusals);
+    json.list("refusals", refusals, |json, (refusal, count)| {
+        json.text("reason", &*refusal.to_string());
+        json.number("count", count);
+    });
+}
+
+fn write_story(json: &mut Object<'_>, story: &Story) {
+    let at = story.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json.number("at_ms", u64::try_from(at.as_millis()).ok());
+    let kind = match story {
+        Story { refused: Some(_), .. } => "refused",
+        Story { timing: None, .. } => "failed",
+        Story { status, .. } if *status >= 500 => "failed",
+        _ => "slow",
+    };
+    json.text("kind", kind);
+    let mut route = story.methods.clone();
+    let separator = if route.is_empty() { "" } else { " " };
+    // Writing to a `String` cannot fail.
+    let _ = write!(route, "{separator}{}", story.pattern);
+    json.text("route", &*route);
+    json.number("status", u64::from(story.status));
+    json.text("request_id", story.request_id.as_deref().map(bounded));
+    // The ID has a member of its own.
+    let text = Story { request_id: None, ..story.clone() }.to_string();
+    json.text("text", &*text);
+}
+
+fn bounded(id: &str) -> &str {
+    id.char_indices().nth(ID_CHARS_MAX).map_or(id, |(end, _)| &id[..end])
+}
