@@ -124,6 +124,30 @@ impl Browser {
         self.wait_for(&format!("{element}.value === {}", json!(text)));
     }
 
+    /// Presses a key, as on a keyboard: a character, or `Enter`.
+    pub fn press(&mut self, key: &str) {
+        let text = if key == "Enter" { "\r" } else { key };
+        let code = text.to_ascii_uppercase().bytes().next();
+        let mut parameters =
+            json!({"type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code});
+        self.call("Input.dispatchKeyEvent", &parameters);
+        parameters["type"] = json!("keyUp");
+        self.call("Input.dispatchKeyEvent", &parameters);
+    }
+
+    /// Sets the size of the window, in pixels of CSS, and whether the person prefers dark pages.
+    pub fn show_as(&mut self, width: u32, height: u32, is_dark: bool) {
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            &json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": true}),
+        );
+        let scheme = if is_dark { "dark" } else { "light" };
+        self.call(
+            "Emulation.setEmulatedMedia",
+            &json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]}),
+        );
+    }
+
     /// Waits until the page shows a text.
     #[track_caller]
     pub fn wait_for_text(&mut self, text: &str) {
