@@ -52,6 +52,8 @@ mod guide {
     mod scaling {}
     #[doc = include_str!("../../../docs/guide/observing.md")]
     mod observing {}
+    #[doc = include_str!("../../../docs/guide/operating.md")]
+    mod operating {}
     #[doc = include_str!("../../../docs/guide/console.md")]
     mod console {}
     #[doc = include_str!("../../../docs/guide/engine.md")]

@@ -1,4 +1,4 @@
-//! The secret that signing_key and encrypts cookies. All cryptography with it is in this file.
+//! The secret that signs and encrypts cookies. All cryptography with it is in this file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const SERVER_TIMING_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The length of a [mac](Key::mac): 32 bytes in base64.
 pub(crate) const MAC_CHARS: usize = 44;
 
-/// The secret that signing_key and encrypts cookies and sessions (HMAC-SHA256 and AES-256-GCM).
+/// The secret that signs and encrypts cookies and sessions (HMAC-SHA256 and AES-256-GCM).
 ///
 /// Load it from a secret store. It must stay the same over restarts and on all instances; with
 /// another key all clients are logged out.

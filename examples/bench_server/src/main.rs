@@ -4,7 +4,8 @@
 //! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`,
 //! `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`; `POST /echo`, `/length`, `/noread`;
 //! `/static/` serves the folder. SIGTERM stops it gracefully. `BENCH_METRICS=1` in the environment
-//! adds `/metrics`, and `BENCH_IDS=1` gives each request an ID.
+//! adds `/metrics`, `BENCH_CONSOLE=1` adds `/console` for this machine, and `BENCH_IDS=1` gives each
+//! request an ID.
 
 use std::env;
 use std::hint::black_box;
@@ -14,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume::Headers;
 use filoplume::prelude::*;
 use filoplume::response::Reader;
+use filoplume::{Console, Headers};
 use serde::{Deserialize, Serialize};
 
 /// A large body of up to this length is made in memory. A longer one comes from a reader.
@@ -95,6 +96,7 @@ fn app(static_folder: Option<String>) -> App {
         .post("/length", length)
         .post("/noread", || "not read");
     let app = if is_set("BENCH_METRICS") { app.metrics("/metrics") } else { app };
+    let app = if is_set("BENCH_CONSOLE") { app.console("/console", Console::local()) } else { app };
     let app = if is_set("BENCH_IDS") { app.with(middleware::RequestIds::new()) } else { app };
     match static_folder {
         Some(folder) => app.files("/static", StaticFiles::folder(folder)),

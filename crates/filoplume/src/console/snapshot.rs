@@ -168,6 +168,13 @@ fn write_route(json: &mut Object<'_>, report: &RouteReport, measured: Option<&Ro
     // The engine has both as well, but not of the calls that lose their loops.
     json.seconds("computing_s", phase_of(report, "computing"));
     json.seconds("waiting_s", phase_of(report, "waiting"));
+    if report.is_on_pool {
+        // The engine learns nothing of where such a route would run best.
+        json.text("runs", runs(Runs::OnPool));
+        json.text("why", "the app says so: `on_pool`");
+        json.seconds("since_s", None);
+        return;
+    }
     json.text("runs", measured.and_then(|route| runs(route.runs)));
     json.text("why", measured.map(|route| why(route.why)).as_deref());
     json.seconds("since_s", measured.and_then(|route| Some(route.since?.elapsed())));
@@ -217,13 +224,7 @@ fn write_refusals(json: &mut Object<'_>, server: Option<&Metrics>) {
 fn write_story(json: &mut Object<'_>, story: &Story) {
     let at = story.at.duration_since(UNIX_EPOCH).unwrap_or_default();
     json.number("at_ms", u64::try_from(at.as_millis()).ok());
-    let kind = match story {
-        Story { refused: Some(_), .. } => "refused",
-        Story { timing: None, .. } => "failed",
-        Story { status, .. } if *status >= 500 => "failed",
-        _ => "slow",
-    };
-    json.text("kind", kind);
+    json.text("kind", story.kind.as_str());
     let mut route = story.methods.clone();
     let separator = if route.is_empty() { "" } else { " " };
     // Writing to a `String` cannot fail.

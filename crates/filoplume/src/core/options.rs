@@ -129,6 +129,10 @@ impl RouteOptions {
         self
     }
 
+    pub(crate) fn is_on_pool(&self) -> bool {
+        matches!(self.execution, Execution::Dispatched)
+    }
+
     /// Calls the handler only while it holds one of these permits: see
     /// [`Route::uses`](crate::Route::uses). A route that uses two kinds of permits is a mistake.
     ///

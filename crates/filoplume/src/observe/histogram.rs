@@ -3,20 +3,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The E12 series: the bounds of a decade, each about 1.21 times the one before. Within a bucket
-/// the true value is therefore known to a tenth.
-const E12: [u64; 12] = [100, 120, 150, 180, 220, 270, 330, 390, 470, 560, 680, 820];
+/// The E24 series: the bounds of a decade, each about 1.1 times the one before. A percentile by
+/// Prometheus is therefore right to a tenth, wherever in a bucket it lies.
+const E24: [u64; 24] = [
+    100, 110, 120, 130, 150, 160, 180, 200, 220, 240, 270, 300, 330, 360, 390, 430, 470, 510, 560,
+    620, 680, 750, 820, 910,
+];
 
-/// The first bound is 10 microseconds, the last 82 seconds.
+/// The first bound is 10 microseconds, the last 91 seconds.
 const DECADES: usize = 7;
 const FIRST_NS: u64 = 10_000;
 
 /// The number of bounds. One more bucket has all longer times.
-pub(crate) const BOUNDS: usize = DECADES * E12.len();
+pub(crate) const BOUNDS: usize = DECADES * E24.len();
 
 /// How many of the fine buckets make a bucket of the E3 series (1, 2.2, 4.7).
-pub(crate) const FINE_PER_COARSE: usize = 4;
-pub(crate) const FINE_PER_DECADE: usize = E12.len();
+pub(crate) const FINE_PER_COARSE: usize = 8;
+pub(crate) const FINE_PER_DECADE: usize = E24.len();
 
 /// How often each time occurred, in buckets.
 #[derive(Debug)]
@@ -105,9 +108,9 @@ static BOUNDS_NS: [u64; BOUNDS] = {
     let mut bounds = [0; BOUNDS];
     let (mut index, mut decade_ns) = (0, FIRST_NS);
     while index < BOUNDS {
-        bounds[index] = decade_ns / 100 * E12[index % E12.len()];
+        bounds[index] = decade_ns / 100 * E24[index % E24.len()];
         index += 1;
-        if index % E12.len() == 0 {
+        if index % E24.len() == 0 {
             decade_ns *= 10;
         }
     }
@@ -124,14 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_grow_by_a_fifth_and_begin_each_decade_anew() {
+    fn the_bounds_grow_by_a_tenth_and_begin_each_decade_anew() {
         assert_eq!(bound(0), Duration::from_micros(10));
-        assert_eq!(bound(1), Duration::from_micros(12));
-        assert_eq!(bound(24), Duration::from_millis(1));
-        assert_eq!(bound(BOUNDS - 1), Duration::from_secs(82));
+        assert_eq!(bound(1), Duration::from_micros(11));
+        assert_eq!(bound(48), Duration::from_millis(1));
+        assert_eq!(bound(BOUNDS - 1), Duration::from_secs(91));
         for index in 1..BOUNDS {
             let (before, after) = (bound_ns(index - 1), bound_ns(index));
-            assert!(after * 100 > before * 115 && after * 100 < before * 126, "{before} {after}");
+            assert!(after * 100 > before * 108 && after * 100 < before * 116, "{before} {after}");
         }
     }
 
@@ -145,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_right_to_a_fifth_over_all_magnitudes() {
+    fn a_quantile_is_right_to_a_tenth_over_all_magnitudes() {
         for exact in [10_u64, 37, 999, 12_345, 1_000_000, 59_000_000].map(Duration::from_micros) {
             let histogram = Histogram::default();
             histogram.add(Duration::from_micros(1), 98);
             histogram.add(exact, 2);
             let found = histogram.read().quantile(0.99).unwrap();
-            assert!(found >= exact && found < exact.mul_f64(1.26), "{exact:?}: {found:?}");
+            assert!(found >= exact && found < exact.mul_f64(1.16), "{exact:?}: {found:?}");
             assert_eq!(histogram.read().sum, exact * 2 + Duration::from_micros(98));
         }
         assert_eq!(Histogram::default().read().quantile(0.5), None);

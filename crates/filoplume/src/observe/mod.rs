@@ -94,14 +94,17 @@ pub(crate) struct RouteName {
     /// The methods, such as `GET` or `GET, POST`.
     pub(crate) methods: String,
     pub(crate) pattern: String,
+    /// Whether the app says that it runs on the pool.
+    pub(crate) is_on_pool: bool,
 }
 
 impl Observer {
     /// Called once when the routes of the app are known.
     pub(crate) fn begin(&self, routes: impl Iterator<Item = RouteName>) {
-        let none = RouteName { methods: String::new(), pattern: NO_ROUTE.to_owned() };
+        let none =
+            RouteName { methods: String::new(), pattern: NO_ROUTE.to_owned(), is_on_pool: false };
         let names: Box<[RouteName]> = routes.chain([none]).collect();
-        let labels_of = |RouteName { methods, pattern }: &RouteName| {
+        let labels_of = |RouteName { methods, pattern, .. }: &RouteName| {
             labels(&[("method", methods), ("route", pattern)])
         };
         let labels = names.iter().map(labels_of).collect();

@@ -20,7 +20,7 @@ pub(crate) struct OpenMetrics {
 /// Which of the bounds of a histogram are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// All: about 1.21 times the one before.
+    /// All: about 1.1 times the one before.
     Fine,
     /// From 100 µs to 10 s: 1, 2.2 and 4.7 of each decade.
     Coarse,
@@ -29,7 +29,7 @@ pub(crate) enum Resolution {
 }
 
 /// The range of the coarse bounds: 100 microseconds to 10 seconds.
-const COARSE: std::ops::RangeInclusive<usize> = 12..=72;
+const COARSE: std::ops::RangeInclusive<usize> = 24..=144;
 
 impl OpenMetrics {
     pub(crate) fn with_capacity(bytes: usize) -> Self {

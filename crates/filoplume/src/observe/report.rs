@@ -32,6 +32,9 @@ pub struct RouteReport {
     pub methods: String,
     /// The pattern of the route, or `(no route)`.
     pub pattern: String,
+    /// Whether the app says that it runs on the pool: see
+    /// [`on_pool`](crate::Route::on_pool). The engine decides about all others.
+    pub is_on_pool: bool,
     /// Requests since the start, including those in progress.
     pub requests: u64,
     /// Requests in progress.
@@ -56,7 +59,7 @@ impl Observer {
 
 impl Known {
     pub(super) fn report(&self, route: usize) -> RouteReport {
-        let RouteName { methods, pattern } = self.names[route].clone();
+        let RouteName { methods, pattern, is_on_pool } = self.names[route].clone();
         let counts = self.counts.read(route);
         let times = self.counts.times(route);
         let total = times.map(|times| times.total.read());
@@ -67,6 +70,7 @@ impl Known {
         RouteReport {
             methods,
             pattern,
+            is_on_pool,
             requests: counts.begun,
             active: counts.active(),
             median: quantile(0.5),

@@ -120,6 +120,7 @@ impl Table {
         self.routes.iter().map(|route| RouteName {
             methods: route.methods.clone(),
             pattern: route.pattern.clone(),
+            is_on_pool: route.options.is_on_pool(),
         })
     }
 

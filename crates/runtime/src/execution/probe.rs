@@ -24,6 +24,8 @@ pub(crate) struct Clocks {
     chance: u32,
     /// The measurement of the running call on a loop.
     look: Option<Look>,
+    /// The CPU time of the thread when it was last read, while the thread leads.
+    last_read: Option<Duration>,
     /// The last call, if it was measured for its exchange.
     pub(crate) measured: Option<Measured>,
     /// Where the detector finds the call that the thread runs.
@@ -94,10 +96,21 @@ impl Clocks {
     #[cold]
     #[inline(never)]
     pub(crate) fn end_look(&mut self) {
-        let took = self.look.as_ref().map(|look| self.end(&look.probe));
-        if let Some(look) = &mut self.look {
-            look.took = took;
+        let Some(look) = &self.look else { return };
+        let took = self.end(&look.probe);
+        if let (Some(before), Some(ran)) = (&look.probe.before, took.ran) {
+            self.last_read = Some(before.on_processor + ran);
         }
+        if let Some(look) = &mut self.look {
+            look.took = Some(took);
+        }
+    }
+
+    /// Returns how long a call has computed at most that has just returned and was no sample: the
+    /// CPU time since the last sample, which is that of the call and of some quick ones before it.
+    /// `None` if it is not known.
+    pub(crate) fn ran_at_most(&self) -> Option<Duration> {
+        on_processor()?.checked_sub(self.last_read?)
     }
 
     /// Takes the measurement of a call on a loop that has returned: when it started, its times, and
@@ -138,12 +151,12 @@ impl Clocks {
 
     /// Returns the clocks for a thread that begins to lead. They hold one descriptor more.
     pub(crate) fn with_run_queue(self) -> Self {
-        Self { delay: RunQueueDelay::of_this_thread(), ..self }
+        Self { delay: RunQueueDelay::of_this_thread(), last_read: on_processor(), ..self }
     }
 
     /// Returns the clocks for a thread that no longer leads.
     pub(crate) fn without_run_queue(self) -> Self {
-        Self { delay: RunQueueDelay::default(), ..self }
+        Self { delay: RunQueueDelay::default(), last_read: None, ..self }
     }
 
     /// Returns the system's id of the current thread, or 0.
@@ -293,6 +306,22 @@ mod tests {
         let took = measure(|| thread::sleep(Duration::from_millis(20)));
         assert!(took.waited.unwrap() >= Duration::from_millis(15), "{took:?}");
         assert!(took.waited.unwrap() <= took.wall, "{took:?}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_call_that_was_no_sample_is_known_to_have_waited() {
+        let mut clocks = Clocks::default().with_run_queue();
+        assert!(clocks.ran_at_most().is_some());
+        compute(Duration::from_millis(20));
+        clocks.begin_look(Sample::Close, None);
+        clocks.end_look();
+        thread::sleep(Duration::from_millis(50));
+        assert!(clocks.ran_at_most().unwrap() < Duration::from_millis(20));
+        let before = on_processor().unwrap();
+        compute(Duration::from_millis(20));
+        assert!(clocks.ran_at_most().unwrap() >= on_processor().unwrap() - before);
+        assert_eq!(clocks.without_run_queue().ran_at_most(), None);
     }
 
     /// Test machines are busy. A thread without a processor must not count as waiting.

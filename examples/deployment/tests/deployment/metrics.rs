@@ -95,9 +95,10 @@ const RUN: &str = "12s";
 /// Longer than a run, so that no response of it is outside.
 const WINDOW: &str = "15s";
 
-/// Prometheus assumes that times are spread evenly over a bucket, and these are a fifth wide. For
-/// times with a tail, like those of `/spread`, that is wrong by 1 to 4 %, computed without noise.
-/// For times that end sharply within a bucket it is wrong by up to 16 %, whatever the server does.
+/// Prometheus assumes that times are spread evenly over a bucket, and these are a tenth wide. For
+/// times with a tail, like those of `/spread`, that is wrong by some per cent, computed without
+/// noise. For times that end sharply within a bucket it is wrong by up to 10 %, whatever the server
+/// does.
 #[test]
 fn prometheus_and_gust_agree_on_the_99th_percentile() {
     const ROUNDS: usize = 4;

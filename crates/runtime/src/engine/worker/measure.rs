@@ -2,7 +2,7 @@
 //! [`Service::measures`](crate::service::Service::measures).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Worker;
 use super::call::Told;
@@ -16,6 +16,10 @@ use crate::service::exchange::{Exchange, Ran};
 use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::service::stopwatch::Stopwatch;
+
+/// From which time on a call without a CPU time gets an estimate of it. A shorter one counts as
+/// computing.
+const ESTIMATED_MIN: Duration = Duration::from_micros(500);
 
 /// What is known of a call that may be measured, before it takes the request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,11 +103,15 @@ impl Worker<'_> {
     pub(super) fn called(&mut self, connection: &mut Connection, response: &mut Option<Response>) {
         let MeasuredCall { route, is_timed } = self.measured_call;
         let turn_began = self.buffers.clock.now();
-        let measured = self.clocks.measured.take().unwrap_or_else(|| {
+        let mut measured = self.clocks.measured.take().unwrap_or_else(|| {
             // It has lost its loop and was no sample. It began in the turn of the loop.
             let took = CallTimes { wall: turn_began.elapsed(), waited: None, ran: None };
             Measured { started: turn_began, took, stands_for: 1, was_caught: true }
         });
+        let took = &mut measured.took;
+        if took.ran.is_none() && took.wall > ESTIMATED_MIN {
+            took.ran = self.clocks.ran_at_most();
+        }
         let was_inline = self.lead.is_some() || measured.was_caught;
         let woken = if was_inline { turn_began } else { measured.started };
         let Some(http) = connection.guest.as_http_mut() else { return };
