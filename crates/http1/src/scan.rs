@@ -58,6 +58,16 @@ pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
         .wrapping_add(blocks_len)
 }
 
+/// Returns whether all bytes are in [`VALUE`](crate::syntax::VALUE). Most values are short, for
+/// which comparisons were measured to be cheaper than a table. Of longer ones, whole blocks are
+/// tested first.
+#[inline]
+pub(crate) fn is_value(value: &[u8]) -> bool {
+    let tested = if value.len() < 16 { 0 } else { value_run(value, 0) };
+    let mut rest = value.iter().skip(tested);
+    rest.all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')
+}
+
 /// Returns how many bytes at the start are letters and hyphens. For names without digits it is a
 /// cheaper [`name_run`].
 #[inline(always)]

@@ -1,7 +1,5 @@
 //! Character classes of RFC 9110 section 5.6 and RFC 3986, as tables computed at compile time.
 
-use crate::scan::value_run;
-
 /// A set of bytes.
 pub(crate) struct Class([bool; 256]);
 
@@ -95,15 +93,6 @@ pub(crate) static TARGET_PATH: Class = Class::alphanumeric_and(b"!\"$%&'()*+,-./
 /// The bytes that are accepted in a field value: everything except controls, and HTAB. Bytes from
 /// 0x80 (`obs-text`) are accepted as opaque data (RFC 9110 section 5.5).
 pub(crate) static VALUE: Class = Class::no_controls_and(b"\t");
-
-/// Like `VALUE.has_all`, but with comparisons instead of a table. Most values are short, and this
-/// was measured to be cheaper. Of longer ones, whole blocks are tested first.
-#[inline]
-pub(crate) fn is_value(value: &[u8]) -> bool {
-    let tested = if value.len() < 16 { 0 } else { value_run(value, 0) };
-    let mut rest = value.iter().skip(tested);
-    rest.all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')
-}
 
 #[inline]
 pub(crate) fn is_token(bytes: &[u8]) -> bool {

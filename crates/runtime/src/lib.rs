@@ -43,6 +43,7 @@ mod protocol;
 mod queue;
 mod server;
 mod service;
+mod sorted;
 mod sync;
 #[cfg(feature = "tls")]
 mod tls;

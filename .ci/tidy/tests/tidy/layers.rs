@@ -140,7 +140,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/runtime/src",
         &[
-            &["sync", "clock", "error", "transport"],
+            &["sync", "clock", "error", "sorted", "transport"],
             &["config", "execution", "tls"],
             &["budget"],
             &["pool", "queue", "buffers"],

@@ -40,7 +40,7 @@ impl<'a> Findings<'a> {
         let causes = error.chain().map(ToString::to_string).collect();
         let mut routes = Vec::new();
         if route.is_none() && response.status() == 404 {
-            routes = all_routes
+            let (similar, others): (Vec<_>, Vec<_>) = all_routes
                 .iter()
                 .take(ROUTES_MAX)
                 .map(|route| RouteLine {
@@ -48,8 +48,9 @@ impl<'a> Findings<'a> {
                     pattern: &route.pattern,
                     is_similar: hints::are_similar(&route.pattern, &request.path),
                 })
-                .collect();
-            routes.sort_by_key(|route| !route.is_similar);
+                .partition(|route: &RouteLine<'_>| route.is_similar);
+            routes = similar;
+            routes.extend(others);
         }
         let hint = hints::hint(error, response, route, &routes);
         Self { request, causes, route, hint, routes }

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(bound(BOUNDS - 1), Duration::from_secs(91));
         for index in 1..BOUNDS {
             let (before, after) = (bound_ns(index - 1), bound_ns(index));
-            assert!(after * 100 > before * 108 && after * 100 < before * 116, "{before} {after}");
+            assert!(after * 100 > before * 106 && after * 100 < before * 116, "{before} {after}");
         }
     }
 

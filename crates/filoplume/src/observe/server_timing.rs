@@ -1,6 +1,7 @@
 //! The field `Server-Timing`, by which a browser shows where the time of a request went.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use filoplume_runtime::Timing;
 
@@ -10,17 +11,25 @@ pub(crate) fn server_timing(timing: &Timing) -> String {
     let mut value = String::with_capacity(96);
     for (name, time) in timing.phases() {
         if !time.is_zero() {
-            let _ = write!(value, "{name};dur={:.3}, ", time.as_secs_f64() * 1000.0);
+            let _ = write!(value, "{name};dur={}, ", Milliseconds(time));
         }
     }
-    let _ = write!(value, "total;dur={:.3}", timing.total().as_secs_f64() * 1000.0);
+    let _ = write!(value, "total;dur={}", Milliseconds(timing.total()));
     value
+}
+
+/// A time in milliseconds with three decimals, rounded.
+struct Milliseconds(Duration);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = self.0.saturating_add(Duration::from_nanos(500)).as_micros();
+        write!(f, "{}.{:03}", us / 1000, us % 1000)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -95,8 +95,13 @@ pub(super) fn joined(routers: Vec<GuardedRouter>) -> Vec<GuardedRouter> {
             None => joined.push(router),
         }
     }
-    joined.sort_by_key(|router| router.prefix.rank());
-    joined
+    let mut sorted: Vec<GuardedRouter> = Vec::with_capacity(joined.len());
+    for router in joined {
+        let rank = router.prefix.rank();
+        let index = sorted.partition_point(|other| other.prefix.rank() <= rank);
+        sorted.insert(index, router);
+    }
+    sorted
 }
 
 /// Returns the first layers, followed by those of the second that are not among them.

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::scan::name_run;
-use crate::syntax::{Class, TOKEN, VALUE, is_value};
+use crate::scan::{is_value, name_run};
+use crate::syntax::{Class, TOKEN, VALUE};
 
 /// Why a field cannot be sent.
 ///

@@ -17,6 +17,7 @@ pub(crate) mod seat;
 pub(crate) mod task;
 pub(crate) mod worker;
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::iter;
 use std::sync::atomic::Ordering;
@@ -70,6 +71,7 @@ use crate::service::Site;
 use crate::service::monitor::{Monitor, ServerState};
 use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
+use crate::sorted::insert_sorted;
 #[cfg(feature = "tls")]
 use crate::tls;
 
@@ -306,12 +308,17 @@ impl Engine {
     /// of parked connections, starting again after the last one.
     pub(crate) fn fuller_loop(&self, own: &LoopHandle, skipped: usize) -> Option<Arc<LoopHandle>> {
         let loops = self.loops.get()?.iter().filter_map(Weak::upgrade);
-        let mut others: Vec<_> = loops
-            .filter(|other| !std::ptr::eq(&raw const **other, own) && other.parked() > 0)
-            .collect();
-        others.sort_by_key(|other| std::cmp::Reverse(other.parked()));
+        let mut others = Vec::new();
+        for other in loops.filter(|other| !std::ptr::eq(&raw const **other, own)) {
+            let parked = other.parked();
+            if parked > 0 {
+                insert_sorted(&mut others, (parked, other), usize::MAX, |(parked, _)| {
+                    Reverse(*parked)
+                });
+            }
+        }
         let index = skipped.checked_rem(others.len())?;
-        Some(others.swap_remove(index))
+        Some(others.swap_remove(index).1)
     }
 
     /// Counts and logs a panic in the program's code.

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use self::backlog::Backlog;
 use crate::budget::permits::{NoWaiter, Permit, PermitWaiter, Permits};
 use crate::execution::key::ExecutionKey;
+use crate::sorted::insert_sorted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -322,10 +323,12 @@ impl<T: SeatRequest> Seats<T> {
     pub(crate) fn holders(&self) -> Vec<(ExecutionKey, usize)> {
         let state = self.state.lock();
         let taken = state.routes.iter().map(|(key, route)| (*key, route.taken));
-        let mut holders: Vec<_> = taken.filter(|(_, taken)| *taken > 0).collect();
-        drop(state);
-        holders.sort_by_key(|(key, taken)| (Reverse(*taken), key.index()));
-        holders.truncate(HOLDERS_MAX);
+        let mut holders = Vec::new();
+        for holder in taken.filter(|(_, taken)| *taken > 0) {
+            insert_sorted(&mut holders, holder, HOLDERS_MAX, |(key, taken)| {
+                (Reverse(*taken), key.index())
+            });
+        }
         holders
     }
 

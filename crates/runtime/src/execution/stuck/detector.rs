@@ -19,6 +19,7 @@ use super::wait::Wait;
 use super::{CallId, Calls, Caught, Ended, LostState, Turn};
 use crate::execution::key::{ExecutionKey, RouteId};
 use crate::execution::scheduling::with_normal_policy;
+use crate::sorted::insert_sorted;
 
 /// How many reports may follow each other at once. A report costs some reads of `/proc` and a line
 /// of the log, and a database that hangs makes all its requests late.
@@ -278,10 +279,13 @@ impl<'a> Detector<'a> {
 }
 
 /// Sorts calls by route, and those of a route by their start.
-fn group(mut late: Vec<Late>) -> Vec<Vec<Late>> {
-    late.sort_by_key(|late| (late.route.to_bits(), late.since_ns));
-    let mut groups: Vec<Vec<Late>> = Vec::new();
+fn group(late: Vec<Late>) -> Vec<Vec<Late>> {
+    let mut sorted = Vec::with_capacity(late.len());
     for late in late {
+        insert_sorted(&mut sorted, late, usize::MAX, |late| (late.route.to_bits(), late.since_ns));
+    }
+    let mut groups: Vec<Vec<Late>> = Vec::new();
+    for late in sorted {
         match groups.last_mut() {
             Some(group) if group.first().is_some_and(|first| first.route == late.route) => {
                 group.push(late);

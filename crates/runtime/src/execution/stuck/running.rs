@@ -21,6 +21,7 @@ use super::wait::Wait;
 use super::{Calls, Caught, LostState, Turn};
 use crate::execution::key::RouteId;
 use crate::execution::metrics::Runs;
+use crate::sorted::insert_sorted;
 
 /// How many calls are listed. A longer list is not read, and each entry costs reads of `/proc`.
 const LISTED_MAX: usize = 64;
@@ -116,9 +117,12 @@ impl Calls {
         now: Instant,
     ) -> Vec<RunningCall> {
         let slots = self.slots();
-        let mut found = self.find_running(&slots, turn_of);
-        found.sort_by_key(|found| (found.is_detached(), found.since_ns));
-        found.truncate(LISTED_MAX);
+        let mut found = Vec::new();
+        for running in self.find_running(&slots, turn_of) {
+            insert_sorted(&mut found, running, LISTED_MAX, |found| {
+                (found.is_detached(), found.since_ns)
+            });
+        }
         let threads: HashMap<u32, &ThreadSlot> =
             slots.iter().map(|slot| (slot.thread, &**slot)).filter(|(id, _)| *id != 0).collect();
         let now_ns = self.ns(now);
