@@ -3,9 +3,9 @@
 //!
 //! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`,
 //! `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`; `POST /echo`, `/length`, `/noread`;
-//! `/static/` serves the folder. SIGTERM stops it gracefully. In the environment, `BENCH_METRICS=1`
-//! adds `/metrics`, `BENCH_CONSOLE=1` adds `/console` for this machine, and `BENCH_IDS=1` gives each
-//! request an ID.
+//! `/static/` serves the folder. SIGTERM stops it gracefully. In the environment,
+//! `BENCH_METRICS=1` adds `/metrics`, `BENCH_CONSOLE=1` adds `/console` for this machine, and
+//! `BENCH_IDS=1` gives each request an ID.
 
 use std::env;
 use std::hint::black_box;

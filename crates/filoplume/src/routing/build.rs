@@ -19,7 +19,7 @@ use crate::routing::pattern::{Pattern, join};
 use crate::routing::prefix::Prefix;
 use crate::routing::route::{MethodHandler, Methods};
 use crate::routing::router::{FALLBACK, Fallback, Placed, Router};
-use crate::routing::table::{Entry, Table, allow};
+use crate::routing::table::{Entry, Matcher, Table, allow};
 
 /// Builds the table of an app. `app_layers` run before a route is chosen.
 pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<String>> {
@@ -165,7 +165,7 @@ impl Builder<'_> {
             return Some(entry);
         }
         let number = self.table.entries.len();
-        if let Err(error) = self.table.paths.insert(matched, number) {
+        if let Err(error) = self.table.paths.insert(matched, u32::try_from(number).ok()?) {
             let mistake = self.explain(matched, &error);
             self.mistakes.push(format!("route \"{pattern}\" ({written_at}) {mistake}"));
             return None;
@@ -186,10 +186,10 @@ impl Builder<'_> {
     /// that does not conflict, so each existing route is tried alone with the pattern.
     fn explain(&self, matched: &str, error: &matchit::InsertError) -> String {
         let conflicts_with = |other: &&Entry| {
-            let mut two = matchit::Router::new();
-            two.insert(&*other.matched, ()).is_ok() && two.insert(matched, ()).is_err()
+            let mut two = Matcher::new();
+            two.insert(&*other.matched, 0).is_ok() && two.insert(matched, 1).is_err()
         };
-        if matchit::Router::new().insert(matched, ()).is_err() {
+        if Matcher::new().insert(matched, 0).is_err() {
             return format!("cannot be matched: {error}");
         }
         let Some(other) = self.table.entries.iter().find(conflicts_with) else {

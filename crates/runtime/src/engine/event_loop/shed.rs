@@ -5,7 +5,7 @@
 //! one scan of the slab finds the longest idle. A scan selects many candidates, and one is closed
 //! for each new connection, so the cost of the scan is amortized over them.
 
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::EventLoop;
@@ -102,14 +102,16 @@ impl EventLoop {
             }
         }
         let wanted = (self.slab.len() / CANDIDATES_SHARE).max(CANDIDATES_MIN);
-        let mut named = if idle.is_empty() { unfinished } else { idle };
+        let named = if idle.is_empty() { unfinished } else { idle };
         let has_found_few = named.len() < wanted;
-        if named.len() > wanted {
-            named.select_nth_unstable(wanted);
-            named.truncate(wanted);
+        let mut first = BinaryHeap::new();
+        for candidate in named {
+            first.push(candidate);
+            if first.len() > wanted {
+                first.pop();
+            }
         }
-        named.sort_unstable();
-        self.candidates.queue = named.into();
+        self.candidates.queue = first.into_sorted_vec().into();
         self.candidates.scan_again_at = has_found_few.then(|| now + ACCEPT_PAUSE);
     }
 }

@@ -379,7 +379,7 @@ mod tests {
             assert_eq!(slot.request_id(), None);
         }
         // Cut within a character.
-        let _noted = note_request_id(&"ä".repeat(33).replacen('ä', "a", 1));
+        let _noted = note_request_id("ä".repeat(33).replacen('ä', "a", 1));
         assert_eq!(slot.request_id(), None);
     }
 }
