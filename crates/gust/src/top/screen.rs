@@ -1,5 +1,7 @@
 //! The terminal: its size, its keys, and what is written to it.
 
+#[cfg(unix)]
+use std::io::IsTerminal as _;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +36,16 @@ pub(crate) struct Screen {
     is_plain: bool,
     /// The system wants the program to end.
     is_stopped: Arc<AtomicBool>,
+}
+
+/// What a wait for a key has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    Nothing,
+    Event,
+    /// The terminal has gone.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "the system ends the program"))]
+    HungUp,
 }
 
 /// What a key means.
@@ -79,10 +91,11 @@ impl Screen {
             if std::mem::take(&mut is_changed) {
                 self.draw(&mut view).map_err(failed)?;
             }
-            if self.is_stopped.load(Ordering::Relaxed) {
+            let waited = wait_for_key().map_err(failed)?;
+            if waited == Waited::HungUp || self.is_stopped.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if !event::poll(KEY_WAIT).map_err(failed)? {
+            if waited == Waited::Nothing {
                 continue;
             }
             // Also a change of the size.
@@ -138,6 +151,40 @@ impl Drop for Screen {
         let _ = execute!(self.out, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
+}
+
+/// Waits for a key for a moment. A terminal that has gone is found here: crossterm would read its
+/// end again and again, and never return.
+#[cfg(unix)]
+fn wait_for_key() -> io::Result<Waited> {
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    let (stdin, mut wait) = (io::stdin(), KEY_WAIT);
+    if stdin.is_terminal() {
+        let mut input = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut input, Some(&wait.try_into().map_err(io::Error::other)?)) {
+            // A change of the size is a signal, which ends the wait.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if input[0].revents().contains(PollFlags::HUP) {
+            return Ok(Waited::HungUp);
+        }
+        wait = Duration::ZERO;
+    } else if !io::stdout().is_terminal() {
+        // A terminal that has gone is none. It was one when the program began.
+        return Ok(Waited::HungUp);
+    }
+    wait_for_event(wait)
+}
+
+#[cfg(not(unix))]
+fn wait_for_key() -> io::Result<Waited> {
+    wait_for_event(KEY_WAIT)
+}
+
+fn wait_for_event(wait: Duration) -> io::Result<Waited> {
+    Ok(if event::poll(wait)? { Waited::Event } else { Waited::Nothing })
 }
 
 fn key(pressed: KeyEvent) -> Option<Key> {

@@ -293,6 +293,29 @@ impl Drop for Terminal {
     }
 }
 
+#[test]
+fn it_ends_when_its_terminal_has_gone() {
+    let (end, ended) = mpsc::channel();
+    let end = Mutex::new(end);
+    let port = each_connection(move |stream| {
+        let mut reader = BufReader::new(stream);
+        if read_request(&mut reader).is_some() {
+            let _ = reader.get_mut().write_all(feed().as_bytes());
+            // The program holds its connection for as long as it runs.
+            let _ = reader.read(&mut [0; 16]);
+            let _ = end.lock().unwrap().send(());
+        }
+    });
+    let Some(mut terminal) = Terminal::start(&format!("top http://127.0.0.1:{port}/console"))
+    else {
+        return;
+    };
+    terminal.shows("GET /orders/{id}");
+    assert!(ended.try_recv().is_err(), "it runs");
+    terminal.child.kill().unwrap();
+    ended.recv_timeout(PATIENCE).unwrap();
+}
+
 /// The first connection ends when the test says so, and the second one is refused.
 #[test]
 fn a_terminal_shows_the_console_and_survives_a_restart_of_the_server() {
