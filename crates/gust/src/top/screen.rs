@@ -1,8 +1,6 @@
 //! The terminal: its size, its keys, and what is written to it.
 
-#[cfg(unix)]
-use std::io::IsTerminal as _;
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -16,6 +14,8 @@ use crossterm::terminal::{
     LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use crossterm::{execute, queue};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use super::Update;
@@ -44,7 +44,6 @@ enum Waited {
     Nothing,
     Event,
     /// The terminal has gone.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "the system ends the program"))]
     HungUp,
 }
 
@@ -155,16 +154,13 @@ impl Drop for Screen {
 
 /// Waits for a key for a moment. A terminal that has gone is found here: crossterm would read its
 /// end again and again, and never return.
-#[cfg(unix)]
 fn wait_for_key() -> io::Result<Waited> {
-    use rustix::event::{PollFd, PollFlags, poll};
-
     let (stdin, mut wait) = (io::stdin(), KEY_WAIT);
     if stdin.is_terminal() {
         let mut input = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut input, Some(&wait.try_into().map_err(io::Error::other)?)) {
             // A change of the size is a signal, which ends the wait.
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         if input[0].revents().contains(PollFlags::HUP) {
@@ -175,15 +171,6 @@ fn wait_for_key() -> io::Result<Waited> {
         // A terminal that has gone is none. It was one when the program began.
         return Ok(Waited::HungUp);
     }
-    wait_for_event(wait)
-}
-
-#[cfg(not(unix))]
-fn wait_for_key() -> io::Result<Waited> {
-    wait_for_event(KEY_WAIT)
-}
-
-fn wait_for_event(wait: Duration) -> io::Result<Waited> {
     Ok(if event::poll(wait)? { Waited::Event } else { Waited::Nothing })
 }
 
