@@ -5,12 +5,16 @@
 mod config;
 mod process;
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, Permissions};
+use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use filoplume::{Error, Result};
@@ -27,6 +31,10 @@ pub const LAME_DUCK: Duration = Duration::from_secs(2);
 
 /// How long a process may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The ports that are chosen from.
+const FIRST_PORT: u16 = 16_384;
+const PORTS_MAX: u64 = 16_384;
 
 const NAMES: [&str; 2] = ["first", "second"];
 
@@ -323,8 +331,25 @@ fn secret_key(folder: &Path) -> Result<String> {
 }
 
 /// Returns a loopback address whose port was free a moment ago.
+///
+/// For port 0 it chooses one below those that the system gives to outgoing connections: such a
+/// connection could take the port of an instance that is about to start.
 fn address(port: u16) -> Result<SocketAddr> {
-    Ok(TcpListener::bind(("127.0.0.1", port))?.local_addr()?)
+    static FIRST: OnceLock<u64> = OnceLock::new();
+    static TRIED: AtomicU64 = AtomicU64::new(0);
+
+    if port != 0 {
+        return Ok(TcpListener::bind(("127.0.0.1", port))?.local_addr()?);
+    }
+    let first = *FIRST.get_or_init(|| RandomState::new().hash_one("ports"));
+    for _ in 0..PORTS_MAX {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST_PORT + u16::try_from(first.wrapping_add(tried) % PORTS_MAX)?;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    Err(Error::internal("no port is free"))
 }
 
 fn start_postgres(folder: &Path, address: SocketAddr) -> Result<Process> {
