@@ -307,7 +307,8 @@ fn a_hub_that_is_dropped_leaves_its_channel_and_ends_its_connections() {
         answer.lines().last().map(str::to_owned)
     };
     eventually("one subscriber is left", || subscribers(&server).as_deref() == Some(":1"));
-    assert!(!channel.is_connected());
+    // Redis has unsubscribed the channel before this process has its answer.
+    eventually("the channel is not connected", || !channel.is_connected());
     // The last user of this URL.
     drop(channel);
     let wake_channels = || server.ask("PUBSUB CHANNELS filoplume:wake:*").matches('$').count();
