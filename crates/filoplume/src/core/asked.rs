@@ -1,12 +1,11 @@
 //! The parts of a request that are kept for the response to an error, and its ID.
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use filoplume_runtime::{Method, Request};
 
 use super::error_format::{ErrorFormat, FormatPreference};
-use super::request_id::RequestId;
+use super::request_id::{IdCell, RequestId};
 use super::snapshot::Snapshot;
 
 /// The parts of a request that determine how an error is rendered.
@@ -33,7 +32,7 @@ pub struct Asked {
     /// In development mode only: a copy of the request.
     snapshot: Option<Box<Snapshot>>,
     /// Set by the middleware that gives IDs.
-    request_id: OnceLock<RequestId>,
+    pub(crate) request_id: IdCell,
 }
 
 impl Asked {
@@ -46,7 +45,7 @@ impl Asked {
             method: request.method().clone(),
             accept: FormatPreference::of(request.headers()),
             snapshot,
-            request_id: OnceLock::new(),
+            request_id: IdCell::default(),
         }
     }
 
@@ -56,7 +55,7 @@ impl Asked {
             method: Method::GET,
             accept: FormatPreference::preferring(format),
             snapshot: None,
-            request_id: OnceLock::new(),
+            request_id: IdCell::default(),
         }
     }
 
@@ -69,12 +68,6 @@ impl Asked {
     /// [`RequestIds`](crate::middleware::RequestIds) gives it.
     pub fn request_id(&self) -> Option<&RequestId> {
         self.request_id.get()
-    }
-
-    /// Returns the ID of the request. `new` makes it, unless middleware further out has given one.
-    #[inline]
-    pub(crate) fn request_id_or(&self, new: impl FnOnce() -> RequestId) -> &RequestId {
-        self.request_id.get_or_init(new)
     }
 
     /// Returns the format in which the client prefers errors.

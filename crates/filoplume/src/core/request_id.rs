@@ -2,6 +2,10 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use filoplume_http1::hex_digits;
 
 /// Longest ID. A W3C `traceparent` has 55 characters.
 pub(crate) const ID_BYTES_MAX: usize = 64;
@@ -42,12 +46,10 @@ impl RequestId {
         Some(Self { bytes, len: u8::try_from(id.len()).ok()? })
     }
 
-    /// Returns an ID of 32 hexadecimal digits: those of a number, and 16 more.
-    #[inline]
-    pub(crate) fn of_digits(first: u64, last: &[u8; 16]) -> Self {
+    /// Returns an ID of 32 hexadecimal digits.
+    pub(crate) fn of_number(number: u128) -> Self {
         let mut bytes = [0; ID_BYTES_MAX];
-        bytes[..16].copy_from_slice(&digits(first));
-        bytes[16..32].copy_from_slice(last);
+        bytes[..32].copy_from_slice(&hex_digits(number));
         Self { bytes, len: 32 }
     }
 
@@ -61,30 +63,6 @@ impl RequestId {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
-}
-
-/// Returns the hexadecimal digits of a number, the highest first. It works on eight digits at a
-/// time, because each request has an ID.
-#[inline]
-pub(crate) fn digits(number: u64) -> [u8; 16] {
-    let mut digits = [0; 16];
-    let (high, low) = (number >> 32, number & 0xffff_ffff);
-    digits[..8].copy_from_slice(&eight_digits(high).to_be_bytes());
-    digits[8..].copy_from_slice(&eight_digits(low).to_be_bytes());
-    digits
-}
-
-/// Returns the digits of a number of 32 bits, one per byte.
-#[inline]
-fn eight_digits(number: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    // Moves the digits apart: halves, then quarters, then single digits.
-    let apart = (number << 16 | number) & 0x0000_ffff_0000_ffff;
-    let apart = (apart << 8 | apart) & 0x00ff_00ff_00ff_00ff;
-    let apart = (apart << 4 | apart) & 0x0f0f_0f0f_0f0f_0f0f;
-    // 1 for each digit from 10 on. No sum carries into the next byte.
-    let letters = ((apart + ONES * 6) >> 4) & ONES;
-    apart + ONES * u64::from(b'0') + letters * u64::from(b'a' - b'0' - 10)
 }
 
 impl fmt::Display for RequestId {
@@ -113,6 +91,56 @@ impl Hash for RequestId {
     }
 }
 
+/// The ID of a request, once middleware has given it one. Most IDs are numbers, whose text is made
+/// only if somebody asks for it.
+#[derive(Default)]
+pub(crate) struct IdCell {
+    /// The number in two halves. The lower one is 0 if there is no number.
+    high: AtomicU64,
+    low: AtomicU64,
+    text: OnceLock<RequestId>,
+}
+
+impl IdCell {
+    /// Sets the ID to a number whose lower half is not 0.
+    #[inline]
+    pub(crate) fn set_number(&self, number: u128) {
+        let half = |shift: u32| u64::try_from(number >> shift & u128::from(u64::MAX));
+        self.high.store(half(64).unwrap_or_default(), Ordering::Relaxed);
+        self.low.store(half(0).unwrap_or_default(), Ordering::Release);
+    }
+
+    /// Sets the ID, unless there is one.
+    pub(crate) fn set(&self, id: RequestId) {
+        self.text.get_or_init(|| id);
+    }
+
+    /// Returns the ID if it is a number.
+    #[inline]
+    pub(crate) fn number(&self) -> Option<u128> {
+        let low = self.low.load(Ordering::Acquire);
+        let high = self.high.load(Ordering::Relaxed);
+        (low != 0).then(|| u128::from(high) << 64 | u128::from(low))
+    }
+
+    /// Returns the ID.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&RequestId> {
+        match self.number() {
+            Some(number) => Some(self.text.get_or_init(|| RequestId::of_number(number))),
+            None => self.text.get(),
+        }
+    }
+}
+
+impl Clone for IdCell {
+    fn clone(&self) -> Self {
+        let copy = Self { text: self.text.clone(), ..Self::default() };
+        copy.set_number(self.number().unwrap_or_default());
+        copy
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,13 +156,25 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_digits_begins_with_those_of_the_number() {
-        let id = RequestId::of_digits(0x0001_0f10_7f80_feff, b"a23456789abcdef0");
+    fn a_number_is_an_id_of_its_digits() {
+        let id = RequestId::of_number(0x0001_0f10_7f80_feff_a234_5678_9abc_def0);
         assert_eq!(id, RequestId::new("00010f107f80feffa23456789abcdef0").unwrap());
         assert_ne!(id, RequestId::new("00010f107f80feffa23456789abcdef").unwrap());
-        let numbers = (0..64).flat_map(|bit| [1 << bit, u64::MAX >> bit, 0x9a_9a9a_9a9a << bit]);
-        for number in numbers.chain([0]) {
-            assert_eq!(digits(number), *format!("{number:016x}").as_bytes());
+    }
+
+    #[test]
+    fn a_cell_has_the_text_of_a_number_or_the_one_that_was_given() {
+        for (number, text) in [(Some(0x17), "00000000000000000000000000000017"), (None, "given")] {
+            let cell = IdCell::default();
+            assert!(cell.get().is_none() && cell.clone().get().is_none());
+            match number {
+                Some(number) => cell.set_number(number),
+                None => cell.set(RequestId::new(text).unwrap()),
+            }
+            for cell in [&cell.clone(), &cell] {
+                assert_eq!(cell.number(), number);
+                assert_eq!(cell.get().unwrap().as_str(), text);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! An ID for each request, to find its lines in several logs.
 
-use filoplume_runtime::{Request, Response, note_request_id};
+use filoplume_runtime::{Request, Response, note_request_id, note_request_number};
+use http::HeaderName;
 
 use crate::core::context::Context;
 use crate::core::error::Result;
@@ -28,18 +29,20 @@ use crate::middleware::random_id::random_request_id;
 /// response.assert_text(&format!("this is {id}"));
 /// ```
 ///
-/// An ID consists of 32 hexadecimal digits. It is unique and cannot be guessed. It is not a secret,
-/// though: responses and logs show it.
+/// An ID consists of 32 hexadecimal digits. It is unique and does not tell how many requests there
+/// were. It is not a secret: responses and logs show it, and whoever knows some IDs of a server may
+/// compute others.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
-    header: String,
+    /// What was given as a name if it is none.
+    header: Result<HeaderName, String>,
     trusts_incoming: bool,
 }
 
 impl RequestIds {
     /// Returns middleware that gives each request a new ID.
     pub fn new() -> Self {
-        Self { header: "x-request-id".to_owned(), trusts_incoming: false }
+        Self { header: Ok(HeaderName::from_static("x-request-id")), trusts_incoming: false }
     }
 
     /// Uses the ID of the request's header, if it consists of 1 to 64 letters, digits, and
@@ -54,13 +57,17 @@ impl RequestIds {
     /// Sets the name of the header, in requests and responses. Default: `x-request-id`.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>) -> Self {
-        self.header = name.into();
+        let name = name.into();
+        self.header = HeaderName::try_from(&name).map_err(|_| name);
         self
     }
 
-    fn id_of(&self, request: &Request) -> RequestId {
-        let incoming = if self.trusts_incoming { request.header(&self.header) } else { None };
-        incoming.and_then(RequestId::new).unwrap_or_else(random_request_id)
+    /// Returns the ID that the client has sent, if it is trusted.
+    fn incoming(&self, name: &HeaderName, request: &Request) -> Option<RequestId> {
+        if !self.trusts_incoming {
+            return None;
+        }
+        request.header(name.as_str()).and_then(RequestId::new)
     }
 }
 
@@ -72,23 +79,36 @@ impl Default for RequestIds {
 
 impl Middleware for RequestIds {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
-        let asked = next.context().asked;
-        let id = asked.request_id_or(|| self.id_of(&request)).as_bytes();
-        // For a report if the handler does not return.
-        let noted = note_request_id(id);
+        // The app does not start with another name: see `configure`.
+        let Ok(name) = &self.header else { return Ok(next.run(request)) };
+        let id = &next.context().asked.request_id;
+        // Middleware further out may have given one.
+        if id.number().is_none() && id.get().is_none() {
+            match self.incoming(name, &request) {
+                Some(incoming) => id.set(incoming),
+                None => id.set_number(random_request_id()),
+            }
+        }
+        // Noted for a report if the handler does not return.
+        if let Some(number) = id.number() {
+            let noted = note_request_number(number);
+            let mut response = run_catching_panics(request, next);
+            drop(noted);
+            response.headers_mut().insert_hex(name, number);
+            return Ok(response);
+        }
+        let text = id.get().map(RequestId::as_bytes).unwrap_or_default();
+        let noted = note_request_id(text);
         let mut response = run_catching_panics(request, next);
         drop(noted);
-        response.set_header(&self.header, id)?;
+        response.set_header(name.as_str(), text)?;
         Ok(response)
     }
 
     fn configure(&self, options: &mut RouteOptions) {
         options.provide::<RequestId>();
-        if http::HeaderName::try_from(&self.header).is_err() {
-            options.mistake(format!(
-                "RequestIds: `{}` is not a header name",
-                self.header.escape_debug()
-            ));
+        if let Err(name) = &self.header {
+            options.mistake(format!("RequestIds: `{}` is not a header name", name.escape_debug()));
         }
     }
 }

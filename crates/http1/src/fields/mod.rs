@@ -5,6 +5,7 @@
 //! depends on whether the bytes belong to a server or a client.
 
 mod headers;
+mod hex;
 mod invalid;
 mod parts;
 mod span;
@@ -12,6 +13,7 @@ mod static_field;
 mod storage;
 
 pub use crate::fields::headers::Headers;
+pub use crate::fields::hex::hex_digits;
 pub use crate::fields::invalid::InvalidHeader;
 pub(crate) use crate::fields::parts::{Facts, HeadParts, TargetParts};
 pub(crate) use crate::fields::span::{Span, offset};

@@ -66,7 +66,8 @@ impl StaticField {
     }
 
     pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.name().eq_ignore_ascii_case(name)
+        let named = self.line.as_bytes().get(..self.name_len).unwrap_or_default();
+        named.eq_ignore_ascii_case(name.as_bytes())
     }
 }
 

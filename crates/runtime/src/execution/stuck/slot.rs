@@ -189,15 +189,20 @@ impl fmt::Debug for ThreadSlot {
     }
 }
 
-/// A short text that one thread writes and others read. A reader that meets a change reads nothing.
+/// A short text or a number that one thread writes and others read. A reader that meets a change
+/// reads nothing.
 struct IdCell {
     /// Odd while the text changes.
     version: AtomicU64,
+    /// The bytes of the text, or [`NUMBER`](Self::NUMBER).
     length: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
 impl IdCell {
+    /// Says that the first two words are a number.
+    const NUMBER: u64 = u64::MAX;
+
     fn new() -> Self {
         Self {
             version: AtomicU64::new(0),
@@ -207,16 +212,29 @@ impl IdCell {
     }
 
     fn write(&self, id: &[u8]) {
+        let id = id.get(..ID_BYTES_MAX).unwrap_or(id);
+        let words = id.chunks(8).map(|part| {
+            let mut bytes = [0; 8];
+            bytes[..part.len()].copy_from_slice(part);
+            u64::from_le_bytes(bytes)
+        });
+        self.change(id.len() as u64, words);
+    }
+
+    fn write_number(&self, number: u128) {
+        let word = |shift: u32| u64::try_from(number >> shift & u128::from(u64::MAX));
+        self.change(Self::NUMBER, [word(64), word(0)].map(Result::unwrap_or_default));
+    }
+
+    #[inline]
+    fn change(&self, length: u64, words: impl IntoIterator<Item = u64>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        let id = id.get(..ID_BYTES_MAX).unwrap_or(id);
-        for (word, part) in self.words.iter().zip(id.chunks(8)) {
-            let mut bytes = [0; 8];
-            bytes[..part.len()].copy_from_slice(part);
-            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        for (word, new) in self.words.iter().zip(words) {
+            word.store(new, Ordering::Relaxed);
         }
-        self.length.store(id.len() as u64, Ordering::Relaxed);
+        self.length.store(length, Ordering::Relaxed);
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
@@ -226,13 +244,20 @@ impl IdCell {
 
     fn read(&self) -> Option<String> {
         let version = self.version.load(Ordering::Acquire);
-        let length = usize::try_from(self.length.load(Ordering::Relaxed)).ok()?;
-        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
-        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).take(length).collect();
+        let length = self.length.load(Ordering::Relaxed);
+        let words: [u64; WORDS] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let is_whole = version % 2 == 0 && version == self.version.load(Ordering::Relaxed);
-        let id = String::from_utf8(bytes).ok().filter(|id| !id.is_empty());
-        id.filter(|_| is_whole)
+        if !is_whole {
+            return None;
+        }
+        if length == Self::NUMBER {
+            let [high, low, ..] = words;
+            return Some(format!("{high:016x}{low:016x}"));
+        }
+        let length = usize::try_from(length).ok()?;
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).take(length).collect();
+        String::from_utf8(bytes).ok().filter(|id| !id.is_empty())
     }
 }
 
@@ -251,15 +276,33 @@ impl IdCell {
 /// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(answer);
 /// ```
 pub fn note_request_id(id: impl AsRef<[u8]>) -> NotedRequestId {
+    note(|cell| cell.write(id.as_ref()))
+}
+
+/// As [`note_request_id`], for an ID that is a number and is shown as 32 hexadecimal digits. It
+/// costs six stores.
+///
+/// ```
+/// let id = filoplume_runtime::note_request_number(17);
+/// drop(id);
+/// ```
+#[inline]
+pub fn note_request_number(id: u128) -> NotedRequestId {
+    note(|cell| cell.write_number(id))
+}
+
+#[inline]
+fn note(write: impl FnOnce(&IdCell)) -> NotedRequestId {
     CURRENT.with(|current| {
         if let Some(slot) = current.get() {
-            slot.id.write(id.as_ref());
+            write(&slot.id);
         }
     });
     NotedRequestId { of_this_thread: PhantomData }
 }
 
-/// The name of the current request, until it is dropped. Returned by [`note_request_id`].
+/// The name of the current request, until it is dropped. Returned by [`note_request_id`] and
+/// [`note_request_number`].
 ///
 /// ```
 /// let id = filoplume_runtime::note_request_id("17");
@@ -273,6 +316,7 @@ pub struct NotedRequestId {
 }
 
 impl Drop for NotedRequestId {
+    #[inline]
     fn drop(&mut self) {
         let _ = CURRENT.try_with(|current| {
             if let Some(slot) = current.get() {
@@ -378,6 +422,13 @@ mod tests {
             drop(noted);
             assert_eq!(slot.request_id(), None);
         }
+        let noted = note_request_number(0x17f);
+        assert_eq!(slot.request_id().as_deref(), Some("0000000000000000000000000000017f"));
+        drop(noted);
+        assert_eq!(slot.request_id(), None);
+        let noted = note_request_number(u128::MAX - 1);
+        assert_eq!(slot.request_id().as_deref(), Some("fffffffffffffffffffffffffffffffe"));
+        drop(noted);
         // Cut within a character.
         let _noted = note_request_id("ä".repeat(33).replacen('ä', "a", 1));
         assert_eq!(slot.request_id(), None);
