@@ -8,11 +8,11 @@ pub(crate) use std::fs::File;
 pub(crate) use crate::faults::File;
 
 /// Returns the file as the system can send it. `None` for a file of a test whose calls fail.
-#[cfg(not(all(test, target_os = "linux")))]
+#[cfg(all(feature = "static-files", not(all(test, target_os = "linux"))))]
 #[expect(clippy::unnecessary_wraps, reason = "as in tests")]
 pub(crate) fn sendable(file: &File) -> Option<&File> {
     Some(file)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(feature = "static-files", test, target_os = "linux"))]
 pub(crate) use crate::faults::sendable;
