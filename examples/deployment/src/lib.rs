@@ -25,7 +25,7 @@ use filoplume::middleware::{
 use filoplume::prelude::*;
 use filoplume::session::RedisStore;
 use filoplume::sse::Hub;
-use filoplume::{Key, Result};
+use filoplume::{Console, Key, Result};
 
 use self::database::{Database, Transactions};
 use self::exercise::Plant;
@@ -58,6 +58,9 @@ pub struct Settings {
     /// `TRUSTED_PROXIES`: the addresses and networks from which `X-Forwarded-For` is believed,
     /// separated by commas. Without the variable those of this machine, and with an empty one none.
     pub proxies: Vec<String>,
+    /// `CONSOLE`: the address of the console, for browsers of this machine. Without the variable
+    /// there is no console.
+    pub console: Option<String>,
     /// `PLANT`: whether there are routes with problems, to find them as an exercise.
     pub plant: Option<Plant>,
 }
@@ -84,6 +87,7 @@ impl Settings {
             uploads: read("UPLOADS")?.into(),
             lame_duck: Duration::from_millis(read("LAME_DUCK_MILLISECONDS")?.parse()?),
             proxies: proxies.map(str::to_owned).collect(),
+            console: env::var("CONSOLE").ok(),
             plant: Plant::from_environment()?,
         })
     }
@@ -101,7 +105,7 @@ pub fn serve(address: &str, settings: Settings) -> Result<()> {
 }
 
 fn app(settings: Settings, key: Key) -> Result<App> {
-    let Settings { name, database, redis, uploads, lame_duck, proxies, plant } = settings;
+    let Settings { name, database, redis, uploads, lame_duck, proxies, console, plant } = settings;
     let database = Database::open(&database, &name)?;
     database.migrate()?;
     let hub = Hub::new().replay(100).joined(&RedisChannel::new(&redis, "deployment-feed")?);
@@ -125,7 +129,7 @@ fn app(settings: Settings, key: Key) -> Result<App> {
     // them, and clients would see the error page of haproxy in place of ours.
     let health = Health::new().optional_check("database", CHECK_TIMEOUT, ping);
     let planted = plant.map_or_else(Router::new, |_| exercise::router(&database));
-    Ok(App::new()
+    let app = App::new()
         .merge(pages)
         .merge(planted)
         .nest("/api", api)
@@ -146,5 +150,10 @@ fn app(settings: Settings, key: Key) -> Result<App> {
         .with(SecurityHeaders::new())
         .with(sessions)
         .trust_proxies(proxies)
-        .config(ServerConfig::behind_proxy().lame_duck(lame_duck)))
+        .config(ServerConfig::behind_proxy().lame_duck(lame_duck));
+    Ok(match console {
+        // Not behind haproxy, and there while all connections of the app are used up.
+        Some(address) => app.console("/console", Console::local().address(address)),
+        None => app,
+    })
 }

@@ -102,6 +102,7 @@ pub struct Stack {
 struct Addresses {
     balancer: SocketAddr,
     instances: [SocketAddr; 2],
+    consoles: [SocketAddr; 2],
     redis: SocketAddr,
     postgres: SocketAddr,
     prometheus: SocketAddr,
@@ -128,6 +129,7 @@ impl Stack {
         let addresses = Addresses {
             balancer: address(options.port)?,
             instances: [address(0)?, address(0)?],
+            consoles: [address(0)?, address(0)?],
             redis: address(0)?,
             postgres: address(0)?,
             prometheus: address(0)?,
@@ -162,10 +164,12 @@ impl Stack {
 
     /// Returns the names and addresses of the others.
     pub fn others(&self) -> Vec<(&'static str, String)> {
-        let Addresses { instances: [first, second], redis, .. } = self.addresses;
+        let Addresses { instances: [first, second], consoles, redis, .. } = self.addresses;
         let mut others = vec![
             (NAMES[0], format!("http://{first}")),
             (NAMES[1], format!("http://{second}")),
+            ("console of the first", format!("http://{}/console", consoles[0])),
+            ("console of the second", format!("http://{}/console", consoles[1])),
             ("PostgreSQL", self.database()),
             ("Redis", format!("redis://{redis}/")),
         ];
@@ -193,6 +197,11 @@ impl Stack {
     /// Returns the address of an instance.
     pub fn instance(&self, index: usize) -> SocketAddr {
         self.addresses.instances[index]
+    }
+
+    /// Returns the address of the console of an instance.
+    pub fn console(&self, index: usize) -> SocketAddr {
+        self.addresses.consoles[index]
     }
 
     /// Returns the number of the process of an instance, if it runs.
@@ -406,6 +415,7 @@ fn instance(options: &Options, addresses: &Addresses, key: &str, index: usize) -
         .arg("serve")
         .arg(addresses.instances[index].to_string())
         .env("INSTANCE", NAMES[index])
+        .env("CONSOLE", addresses.consoles[index].to_string())
         // The database shows which instance a connection belongs to.
         .env("PGAPPNAME", NAMES[index])
         .env("DATABASE_URL", config::database_url(addresses.postgres))

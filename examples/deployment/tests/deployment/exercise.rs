@@ -1,5 +1,7 @@
 //! The problems on purpose are found where docs/guide/operating.md looks for them.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use deployment::exercise::{Plant, start_traffic};
@@ -31,6 +33,21 @@ fn logs(stack: &Stack, parts: &[&str]) {
     });
 }
 
+/// Waits until the feed of the console of the first instance has a text.
+fn console_shows(stack: &Stack, text: &str) {
+    let mut stream = TcpStream::connect(stack.console(0)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /console/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut feed = Vec::new();
+    let mut part = [0; 4096];
+    eventually_within(PATIENCE, &format!("the console shows {text}"), || {
+        let read = stream.read(&mut part).unwrap();
+        assert!(read > 0, "the feed ended: {}", String::from_utf8_lossy(&feed));
+        feed.extend_from_slice(&part[..read]);
+        String::from_utf8_lossy(&feed).contains(text)
+    });
+}
+
 #[test]
 fn planted_problems_are_found_where_the_guide_looks() {
     let _alone = one_at_a_time();
@@ -42,6 +59,11 @@ fn planted_problems_are_found_where_the_guide_looks() {
     eventually_within(PATIENCE, "16 searches run", || active(&stack, "/search") == Some(16));
     logs(&stack, &["story=GET /search: 200 after 2", "waiting 2"]);
     logs(&stack, &["story=GET /: 200 after 1.", "queue 1."]);
+    // The console of the instance shows it too, on an address of its own.
+    console_shows(&stack, "\"pattern\":\"/search\"");
+    for elsewhere in [stack.instance(0), stack.address()] {
+        assert_eq!(Client::connect(elsewhere).get("/console").status, 404);
+    }
     drop(traffic);
 
     // The flood comes from one client.
