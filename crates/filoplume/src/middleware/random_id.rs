@@ -1,7 +1,8 @@
 //! IDs of requests and traces.
 //!
-//! They are as good as unique and cannot be guessed, because the standard library takes its random
-//! keys from the system. They need no system call per request.
+//! They are as good as unique. Their random keys are those of the standard library, which takes
+//! them from the system. IDs of traces cannot be guessed; IDs of requests cost less instead.
+//! Neither needs a system call per request.
 
 use std::cell::Cell;
 use std::collections::hash_map::RandomState;
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_unique_and_do_not_predict_the_next_one() {
+    fn ids_are_unique_and_do_not_begin_alike() {
         for new in [random_id, random_request_id] {
             let ids: HashSet<_> = (0..10_000).map(|_| new()).collect();
             assert_eq!(ids.len(), 10_000);
