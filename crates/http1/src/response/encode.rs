@@ -124,8 +124,34 @@ fn write_length(length: u64, out: &mut Vec<u8>) {
 
 #[inline]
 fn write_length_value(length: u64, out: &mut Vec<u8>) {
+    if let Some((line, unused)) = short_length_value(length) {
+        out.extend_from_slice(&line);
+        out.truncate(out.len().saturating_sub(unused));
+        return;
+    }
     out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     out.extend_from_slice(b"\r\n\r\n");
+}
+
+/// Returns the digits of a length of up to four digits and the end of the head, and how many bytes
+/// at the end are not used. Most responses are that short, and eight bytes are written faster than
+/// a number of bytes that is not known in advance.
+#[inline]
+fn short_length_value(length: u64) -> Option<([u8; 8], usize)> {
+    const END: u64 = u32::from_le_bytes(*b"\r\n\r\n") as u64;
+    if length > 9_999 {
+        return None;
+    }
+    // Two lanes of 16 bits, each with two of the digits. A multiplication with 103 / 1,024 divides
+    // what is below 100 by ten.
+    let pairs = (length / 100) | ((length % 100) << 16);
+    let tens = (pairs.wrapping_mul(103) >> 10) & 0x000f_000f;
+    let ones = pairs.wrapping_sub(tens.wrapping_mul(10));
+    let digits = tens | ones << 8;
+    // The last digit is written even if it is 0.
+    let zeros = (digits | 1 << 24).trailing_zeros() / 8;
+    let line = (digits | 0x3030_3030 | END << 32).wrapping_shr(zeros.wrapping_mul(8));
+    Some((line.to_le_bytes(), zeros as usize))
 }
 
 /// Appends a complete response to a refused request. It has `Connection: close`, and its content is
@@ -211,6 +237,15 @@ fn write_rare_status_line(status: StatusCode, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_is_written_as_its_digits_and_the_end_of_the_head() {
+        for length in (0..20_000).chain([99_999, 100_000, u64::MAX]) {
+            let mut out = b"content-length: ".to_vec();
+            write_length_value(length, &mut out);
+            assert_eq!(out, format!("content-length: {length}\r\n\r\n").as_bytes());
+        }
+    }
 
     #[test]
     fn a_prepared_status_line_equals_the_computed_one() {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Instant;
 
 use bytes::{Buf, Bytes};
@@ -106,27 +107,55 @@ impl Connection {
         self.unsent.is_none() && buffers.output.is_empty() && self.transport.unsent() == 0
     }
 
-    /// Writes the output, and keeps the bytes that the socket does not take.
+    /// Writes the output in one go, which is enough for nearly every response. Breaks if anything
+    /// remains to be done, with the number of bytes that were written of the output, for
+    /// [`flush_rest`](Self::flush_rest).
     #[inline(always)]
+    pub(crate) fn flush_at_once(&mut self, buffers: &mut Buffers) -> ControlFlow<usize> {
+        if self.is_flushed(buffers) {
+            return Continue(());
+        }
+        if self.unsent.is_some() {
+            return Break(0);
+        }
+        let Ok(written) = self.transport.write(&buffers.output) else { return Break(0) };
+        buffers.moved.written += written as u64;
+        if written < buffers.output.len() || self.transport.unsent() > 0 {
+            return Break(written);
+        }
+        buffers.output.clear();
+        Continue(())
+    }
+
+    /// Goes on after [`flush_at_once`](Self::flush_at_once), and keeps the bytes that the socket
+    /// does not take.
+    #[inline(never)]
+    pub(crate) fn flush_rest(
+        &mut self,
+        written: usize,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> io::Result<Flushed> {
+        if written > 0 {
+            self.keep_unsent(written, &Bytes::new(), buffers, config);
+            if self.is_too_much() {
+                return self.flush_or_end(buffers);
+            }
+        }
+        self.flush_with(&Bytes::new(), buffers, config)
+    }
+
+    /// Writes the output, and keeps the bytes that the socket does not take.
+    #[inline]
     pub(crate) fn flush(
         &mut self,
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> io::Result<Flushed> {
-        if self.unsent.is_none() {
-            if let Ok(written) = self.transport.write(&buffers.output) {
-                buffers.moved.written += written as u64;
-                if written == buffers.output.len() && self.transport.unsent() == 0 {
-                    buffers.output.clear();
-                    return Ok(Flushed::All);
-                }
-                self.keep_unsent(written, &Bytes::new(), buffers, config);
-                if self.is_too_much() {
-                    return self.flush_or_end(buffers);
-                }
-            }
+        match self.flush_at_once(buffers) {
+            Continue(()) => Ok(Flushed::All),
+            Break(written) => self.flush_rest(written, buffers, config),
         }
-        self.flush_with(&Bytes::new(), buffers, config)
     }
 
     /// Writes the unsent bytes, then the output, then `content`, and keeps the bytes that the
@@ -219,7 +248,7 @@ impl Connection {
             buffers.output.splice(0..0, rest.iter().copied());
         }
         buffers.input.consume(length);
-        if self.is_flushed(buffers) { Ok(Flushed::All) } else { self.flush(buffers, config) }
+        self.flush(buffers, config)
     }
 
     #[cold]

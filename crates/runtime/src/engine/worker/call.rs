@@ -45,24 +45,28 @@ impl Worker<'_> {
         let request = lent.insert(Request::new(head, connection.peer));
         #[cfg(feature = "tls")]
         request.set_tls(connection.transport.tls_info().map(Arc::clone));
-        let plan = match connection.guest.as_http().and_then(|http| http.site()) {
-            Some(site) if site.plans => Some(self.plan(&*site.service, request)),
-            _ => None,
-        };
-        let route = match &plan {
-            Some(plan) => plan.route_of(request),
-            None => Route::learned(ExecutionKey::of_path(request.path())),
-        };
-        if !request.head().framing().has_content() {
-            if let Some(Plan { content: Content::Refused(response), .. }) = plan {
-                return self.refuse(connection, request, response, route);
+        let has_content = request.head().framing().has_content();
+        let route = match connection.guest.as_http().and_then(|http| http.site()) {
+            Some(site) if site.plans => {
+                let plan = self.plan(&*site.service, request);
+                let route = plan.route_of(request);
+                if has_content || matches!(plan.content, Content::Refused(_)) {
+                    return self.begin_content(connection, lent, route, plan);
+                }
+                route
             }
-            return self.call(connection, &mut lent, route, None);
-        }
-        self.begin_content(connection, lent, route, plan.unwrap_or_default())
+            _ => {
+                let route = Route::learned(ExecutionKey::of_path(request.path()));
+                if has_content {
+                    return self.begin_content(connection, lent, route, Plan::default());
+                }
+                route
+            }
+        };
+        self.call(connection, &mut lent, route, None)
     }
 
-    /// Begins to receive the content of a request as planned.
+    /// Refuses a request, or begins to receive its content, as planned.
     #[inline(never)]
     fn begin_content(
         &mut self,

@@ -233,32 +233,40 @@ impl Worker<'_> {
     /// As [`flush`](Self::flush), inlined into the path of every request.
     #[inline(always)]
     pub(super) fn flush_inline(&mut self, mut connection: Box<Connection>) -> Flow {
-        let flushed = self.flush_output(&mut connection);
+        match connection.flush_at_once(self.buffers) {
+            Continue(()) => self.all_flushed(connection),
+            Break(written) => self.flush_rest(connection, written),
+        }
+    }
+
+    #[inline(never)]
+    fn flush_rest(&mut self, mut connection: Box<Connection>, written: usize) -> Flow {
+        let flushed = connection.flush_rest(written, self.buffers, &self.engine.config);
         self.flushed(connection, flushed)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn flush_output(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
-        if connection.is_flushed(self.buffers) {
-            return Ok(Flushed::All);
-        }
         connection.flush(self.buffers, &self.engine.config)
+    }
+
+    #[inline(always)]
+    fn all_flushed(&mut self, mut connection: Box<Connection>) -> Flow {
+        if self.has_measured {
+            self.end_written(&mut connection);
+        }
+        Continue(connection)
     }
 
     /// Continues if everything is sent.
     #[inline(always)]
     pub(super) fn flushed(
         &mut self,
-        mut connection: Box<Connection>,
+        connection: Box<Connection>,
         flushed: io::Result<Flushed>,
     ) -> Flow {
         match flushed {
-            Ok(Flushed::All) => {
-                if self.has_measured {
-                    self.end_written(&mut connection);
-                }
-                Continue(connection)
-            }
+            Ok(Flushed::All) => self.all_flushed(connection),
             Ok(Flushed::Some) => self.wait_cold(connection),
             Ok(Flushed::Paused) => self.go_on_writing(connection),
             Err(error) => Break(self.give_up(connection, error)),
