@@ -9,6 +9,7 @@ use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 pub use crate::core::request_id::RequestId;
+use crate::core::request_id::RequestIdHeader;
 use crate::extract::ExtensionRejection;
 use crate::middleware::catch_panic::run_catching_panics;
 use crate::middleware::random_id::random_request_id;
@@ -36,13 +37,19 @@ use crate::middleware::random_id::random_request_id;
 pub struct RequestIds {
     /// What was given as a name if it is none.
     header: Result<HeaderName, String>,
+    /// Whether the header is not the default one.
+    is_renamed: bool,
     trusts_incoming: bool,
 }
 
 impl RequestIds {
     /// Returns middleware that gives each request a new ID.
     pub fn new() -> Self {
-        Self { header: Ok(HeaderName::from_static("x-request-id")), trusts_incoming: false }
+        Self {
+            header: Ok(HeaderName::from_static(RequestIdHeader::DEFAULT)),
+            is_renamed: false,
+            trusts_incoming: false,
+        }
     }
 
     /// Uses the ID of the request's header, if it consists of 1 to 64 letters, digits, and
@@ -59,6 +66,7 @@ impl RequestIds {
     pub fn header(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
         self.header = HeaderName::try_from(&name).map_err(|_| name);
+        self.is_renamed = true;
         self
     }
 
@@ -68,6 +76,13 @@ impl RequestIds {
             return None;
         }
         request.header(name.as_str()).and_then(RequestId::new)
+    }
+
+    /// Says in which header of the response the ID is, if it is not the default one.
+    fn tell_header(&self, name: &HeaderName, response: &mut Response) {
+        if self.is_renamed {
+            response.extensions_mut().insert(RequestIdHeader(name.clone()));
+        }
     }
 }
 
@@ -95,6 +110,7 @@ impl Middleware for RequestIds {
             let mut response = run_catching_panics(request, next);
             drop(noted);
             response.headers_mut().insert_hex(name, number);
+            self.tell_header(name, &mut response);
             return Ok(response);
         }
         let text = id.get().map(RequestId::as_bytes).unwrap_or_default();
@@ -102,6 +118,7 @@ impl Middleware for RequestIds {
         let mut response = run_catching_panics(request, next);
         drop(noted);
         response.set_header(name.as_str(), text)?;
+        self.tell_header(name, &mut response);
         Ok(response)
     }
 

@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
 
+use crate::core::request_id::RequestIdHeader;
 use crate::log::log_without_subscriber;
 #[cfg(feature = "console")]
 pub(crate) use busiest::Busiest;
@@ -82,11 +83,6 @@ struct Kept {
 /// Why a request was refused, as an extension of its response.
 #[derive(Clone)]
 struct Because(String);
-
-fn request_id(response: &Response) -> Option<String> {
-    let id = response.headers().get("x-request-id")?;
-    String::from_utf8(id.to_vec()).ok()
-}
 
 /// How a route is called in metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +153,8 @@ impl Observer {
     pub(crate) fn keep(&self, response: &mut Response, exchange: &mut Exchange) {
         if self.is_worth_a_story(exchange) {
             let because = response.extensions_mut().remove::<Because>();
-            exchange.note = Some(Arc::new(Kept { request_id: request_id(response), because }));
+            exchange.note =
+                Some(Arc::new(Kept { request_id: RequestIdHeader::id_of(response), because }));
         }
     }
 
@@ -180,7 +177,7 @@ impl Observer {
         let known = self.known.get().filter(|known| known.may_note(route, StoryKind::Failed));
         let Some(known) = known else { return };
         let mut story = Story::of_failure(response.status().as_u16());
-        story.request_id = request_id(response);
+        story.request_id = RequestIdHeader::id_of(response);
         self.note(known, route, story);
     }
 

@@ -76,8 +76,8 @@ pub struct Story {
     pub at: SystemTime,
     /// Why it was noted.
     pub kind: StoryKind,
-    /// The ID of the request, if the response has it in `x-request-id`: see
-    /// [`RequestIds`](crate::middleware::RequestIds).
+    /// The ID of the request, from [`RequestIds`](crate::middleware::RequestIds) or the response's
+    /// `x-request-id`.
     pub request_id: Option<String>,
     /// The methods of the route, such as `GET`. Empty for a request that no route answers.
     pub methods: String,

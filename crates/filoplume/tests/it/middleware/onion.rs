@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use filoplume::extract::Observed;
 use filoplume::middleware::{
     BodyLimit, CatchPanic, ConcurrencyLimit, Cors, CspNonce, Frames, Logger, RequestId, RequestIds,
     SecurityHeaders,
@@ -156,6 +157,23 @@ fn a_request_id_is_accepted_only_if_trusted_and_safe() {
     }
     let named = app(RequestIds::new().header("trace")).get("/").send();
     assert!(named.header("trace").is_some() && named.header("x-request-id").is_none());
+}
+
+#[test]
+fn a_story_has_the_request_id_whatever_its_header_is_called() {
+    for ids in [RequestIds::new(), RequestIds::new().header("trace")] {
+        let app = App::new()
+            .get("/broken", |_: RequestId| Err::<(), _>(Error::internal("the disk is full")))
+            .get("/recent", |observed: Observed| {
+                let ids = observed.recent().into_iter().map(|story| story.request_id);
+                ids.map(Option::unwrap_or_default).collect::<Vec<_>>().join(" ")
+            })
+            .with(ids);
+        let client = app.test();
+        let broken = client.get("/broken").send();
+        let id = broken.header("x-request-id").or(broken.header("trace")).unwrap();
+        client.get("/recent").send().assert_text(id);
+    }
 }
 
 #[test]
