@@ -1,4 +1,4 @@
-//! The responses that a client reads, at every split of the bytes, and the requests that it writes.
+//! The responses that a client reads, at every split of the bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 #![allow(clippy::needless_pass_by_value, reason = "test rows are easier to read with values")]
@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 use filoplume_http1::{
-    ContentLength, Headers, Limits, OutgoingRequest, ParseError, PeerClosed, ResponseEvent,
-    ResponseFraming, ResponseReader, parse_response_head,
+    Limits, ParseError, PeerClosed, ResponseEvent, ResponseFraming, ResponseReader,
+    parse_response_head,
 };
 use http::Method;
 use proptest::collection::vec;
@@ -394,106 +394,6 @@ fn fields_are_found_by_name_and_in_order() {
     assert_eq!(fields, ["Server=x y", "set-cookie=a", "Set-Cookie=b", "Empty="]);
     assert_eq!(head.field("SERVER"), Some(b"x y".as_slice()));
     assert_eq!(head.field("absent"), None);
-}
-
-#[track_caller]
-fn check_request(
-    method: Method,
-    target: &str,
-    headers: &[(&str, &str)],
-    content: ContentLength,
-    expected: Expect,
-) {
-    let mut fields = Headers::new();
-    for (name, value) in headers {
-        fields.append(name, value).unwrap();
-    }
-    let request = OutgoingRequest {
-        method: &method,
-        target,
-        authority: "h:1",
-        headers: &fields,
-        content,
-        closes: headers.is_empty(),
-    };
-    let mut out = Vec::new();
-    let encoding = request.write_head(&mut out);
-    if encoding.is_err() {
-        assert!(out.is_empty());
-    }
-    expected.assert_eq(&format!(
-        "{}{encoding:?}",
-        String::from_utf8(out).unwrap().replace("\r\n", "\n")
-    ));
-}
-
-#[test]
-fn requests_are_framed_by_their_content_length() {
-    use ContentLength::{Known, None as Nothing, Unknown};
-    check_request(
-        Method::GET,
-        "/a?b",
-        &[],
-        Nothing,
-        expect![[r#"
-        GET /a?b HTTP/1.1
-        host: h:1
-        connection: close
-
-        Ok(None)"#]],
-    );
-    check_request(
-        Method::POST,
-        "/",
-        &[],
-        Nothing,
-        expect![[r#"
-        POST / HTTP/1.1
-        host: h:1
-        connection: close
-        content-length: 0
-
-        Ok(None)"#]],
-    );
-    check_request(
-        Method::PUT,
-        "/",
-        &[("Host", "other"), ("Content-Length", "9"), ("Connection", "x"), ("Accept", "*/*")],
-        Known(3),
-        expect![[r#"
-            PUT / HTTP/1.1
-            host: other
-            Accept: */*
-            content-length: 3
-
-            Ok(Length(3))"#]],
-    );
-    check_request(
-        Method::POST,
-        "/",
-        &[("transfer-encoding", "gzip")],
-        Unknown,
-        expect![[r#"
-        POST / HTTP/1.1
-        host: h:1
-        transfer-encoding: chunked
-
-        Ok(Chunked)"#]],
-    );
-    check_request(
-        Method::CONNECT,
-        "h:1",
-        &[("a", "b")],
-        Nothing,
-        expect![[r#"
-        CONNECT h:1 HTTP/1.1
-        host: h:1
-        a: b
-
-        Ok(None)"#]],
-    );
-    check_request(Method::GET, "/a b", &[], Nothing, expect!["Err(TargetInvalid)"]);
-    check_request(Method::GET, "/", &[("host", "h%zz")], Nothing, expect!["Err(HostInvalid)"]);
 }
 
 /// Valid and invalid pieces of responses.
