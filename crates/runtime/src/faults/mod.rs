@@ -17,13 +17,13 @@ mod clocks;
 #[cfg(not(loom))]
 mod echoes;
 #[cfg(not(loom))]
+mod exchanges;
+#[cfg(not(loom))]
 mod files;
 #[cfg(not(loom))]
 mod paces;
 #[cfg(all(not(loom), feature = "tls-dev"))]
 mod sealed;
-#[cfg(not(loom))]
-mod tests;
 #[cfg(not(loom))]
 mod turns;
 
@@ -140,4 +140,13 @@ impl Jumps {
         let distance = Duration::from_secs(seconds.unsigned_abs());
         if seconds < 0 { now - distance } else { now + distance }
     }
+}
+
+#[test]
+fn a_plan_fails_exactly_the_given_calls() {
+    let plan = Plan::new(Call::Read, 2, 2, Fault::OneByte);
+    let moved: Vec<usize> = (0..5).map(|_| plan.before(Call::Read, 9).unwrap()).collect();
+    assert_eq!(moved, [9, 1, 1, 9, 9]);
+    assert_eq!(plan.before(Call::Write, 9).unwrap(), 9);
+    assert_eq!((plan.struck(), plan.calls()), (2, 5));
 }
