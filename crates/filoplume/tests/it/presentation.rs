@@ -1,4 +1,6 @@
-//! How errors are rendered for clients.
+//! How errors are rendered for clients, and logged.
+
+mod development;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -257,117 +259,6 @@ fn the_program_can_render_some_errors_itself() {
     client.get("/plain").send().assert_text(r#"{"title":"I'm a teapot","status":418}"#);
 }
 
-#[test]
-fn development_mode_shows_browsers_all_details() {
-    let client = app().development(true).test();
-    let response = client
-        .get("/broken?a=<b>")
-        .header("accept", BROWSER)
-        .header("authorization", "Bearer abcdef")
-        .header("x-odd", "<i>")
-        .cookie("session", "deadbeef")
-        .send();
-    response
-        .assert_status(500)
-        .assert_header("cache-control", "no-store")
-        .assert_contains("cannot open &lt;secret&gt;.db\ncaused by: password 1234 was refused")
-        .assert_contains("GET /broken\nwritten at crates/filoplume/tests/it/presentation.rs:")
-        .assert_contains("GET /broken?a=&lt;b&gt;")
-        .assert_contains("<td>x-odd</td><td>&lt;i&gt;</td>")
-        .assert_contains("<td>authorization</td><td>(hidden, 13 bytes)</td>")
-        .assert_contains("<td>cookie</td><td>(hidden, 16 bytes)</td>")
-        .assert_contains("App::map_error");
-    for secret in ["abcdef", "deadbeef", "<i>", "<b>", "<secret>"] {
-        assert!(!response.text().contains(secret), "{secret} is shown");
-    }
-}
-
-#[test]
-fn development_mode_shows_the_place_of_a_panic() {
-    let client = app().development(true).test();
-    let response = client.get("/panics").header("accept", BROWSER).send();
-    response
-        .assert_status(500)
-        .assert_contains("panicked at crates/filoplume/tests/it/presentation.rs:")
-        .assert_contains(": boom &lt;b&gt;");
-    let json: Value = client.get("/panics").send().json();
-    let cause = json["development"]["causes"][0].as_str().unwrap_or_default();
-    assert!(cause.starts_with("panicked at ") && cause.ends_with(": boom <b>"), "{cause}");
-}
-
-#[test]
-fn development_mode_adds_a_member_for_tools() {
-    let client = app().development(true).test();
-    let mut json: Value = client.get("/broken").send().json();
-    let place = json["development"]["written_at"].take();
-    assert!(
-        place.as_str().is_some_and(|place| place.contains("tests/it/presentation.rs:")),
-        "{place}"
-    );
-    let expected = json!({
-        "title": "Internal Server Error",
-        "status": 500,
-        "development": {
-            "causes": ["cannot open <secret>.db", "password 1234 was refused"],
-            "route": "GET /broken",
-            "written_at": null,
-            "hint": "`?` converted this error. Choose its response for all handlers with `App::map_error`, or in this handler with `Error::new`.",
-        },
-    });
-    assert_eq!(json, expected);
-    client
-        .get("/broken")
-        .header("accept", "text/plain")
-        .send()
-        .assert_contains("caused by: password 1234");
-}
-
-#[test]
-fn development_mode_shows_hints() {
-    let client = app().development(true).test();
-    let hint = |response: TestResponse| {
-        let json: Value = response.json();
-        json["development"]["hint"].as_str().unwrap_or_default().to_owned()
-    };
-    let hints = [
-        hint(client.get("/user/17").send()),
-        hint(client.get("/elsewhere").send()),
-        hint(client.put("/users").send()),
-        hint(client.post("/users").body("{}").send()),
-        hint(client.get("/extension").send()),
-        hint(client.get("/users/me").send()),
-    ];
-    expect![[r#"
-        No route matches the path. Did you mean GET /users/{id}?
-        No route matches the path.
-        The path has routes for other methods: POST, OPTIONS.
-        The client must set `Content-Type`. The test client's `json`, `form` and `multipart` do this, and so do `curl --json`, `curl -d` for a form and `curl -F` for a form with files.
-        `Extension` reads a value that middleware adds. Add that middleware with `.with(..)` to the app, the router or the route, before the middleware that reads the value.
-    "#]]
-    .assert_eq(&hints.join("\n"));
-}
-
-#[test]
-fn development_mode_lists_the_routes_if_none_matches() {
-    let client = app().development(true).test();
-    let response = client.get("/user/17").header("accept", BROWSER).send();
-    response
-        .assert_status(404)
-        .assert_contains("<tr class=\"alike\"><td>GET</td><td>/users/{id}</td></tr>")
-        .assert_contains("<tr><td>POST</td><td>/users</td></tr>");
-    let response = App::new().development(true).test().get("/").header("accept", BROWSER).send();
-    response.assert_contains("The app has no routes yet");
-}
-
-#[test]
-fn development_mode_is_off_by_default() {
-    for app in [app(), app().development(false)] {
-        let response = app.test().get("/broken").header("accept", BROWSER).send();
-        response.assert_no_header("cache-control");
-        assert!(!response.text().contains("Request"));
-    }
-}
-
 /// A log that the test can read.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -453,20 +344,6 @@ fn a_server_error_is_one_line_in_the_log_and_a_client_error_is_none() {
     let expected = "ERROR a request failed method=\"GET\" route=\"/broken\" status=500 \
                     error=\"cannot open <secret>.db: password 1234 was refused\"";
     assert_eq!(lines, [expected]);
-}
-
-#[test]
-fn development_mode_is_logged_at_start_up() {
-    let lines = logged(|| {
-        let client = app().development(true).test();
-        client.get("/users/1").send();
-        client.get("/users/2").send();
-    });
-    assert_eq!(
-        lines,
-        ["WARN development mode is on: every client is shown errors, routes and requests"]
-    );
-    assert!(logged(|| drop(app().test())).is_empty());
 }
 
 #[test]
