@@ -1,12 +1,14 @@
-//! Connections with a PROXY header.
+//! Connections with a PROXY header, of HTTP and of raw services.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs;
+use std::io::{Write, read_to_string};
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Request, Response, Server, ServerConfig};
-use filoplume_tests::{Client, Ended, TestServer, eventually};
+use filoplume_runtime::tcp::{self, Io, Protocol};
+use filoplume_runtime::{Peer, Request, Response, Server, ServerConfig};
+use filoplume_tests::{Client, Ended, TestServer, eventually, is_cut_off, receive};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -235,4 +237,41 @@ fn a_connection_without_a_header_does_not_delay_a_shutdown() {
 #[test]
 fn proxy_protocol_without_an_address_is_an_error() {
     assert!(Server::builder().proxy_protocol().is_err());
+}
+
+#[test]
+fn behind_a_proxy_the_peer_is_the_named_client() {
+    let greets = |peer: Peer| Greets(peer.to_string());
+    struct Greets(String);
+    impl Protocol for Greets {
+        fn open(&mut self, io: &mut Io<'_>) {
+            assert_eq!(io.peer().to_string(), self.0);
+            io.send(self.0.as_bytes());
+            io.close();
+        }
+        fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
+            bytes.len()
+        }
+    }
+    let server =
+        Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
+    server.spawn_tcp(greets).unwrap();
+    let server = TestServer::of(server);
+    let mut client = server.stream();
+    client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 10 20\r\n").unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "192.0.2.1:10");
+    let mut client = server.stream();
+    client.write_all(b"no header\r\n\r\n").unwrap();
+    is_cut_off(&mut client);
+}
+
+#[test]
+fn bytes_in_the_segment_of_a_proxy_header_are_not_lost() {
+    let server =
+        Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
+    server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
+    let server = TestServer::of(server);
+    let mut client = server.stream();
+    client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 10 20\r\nhello\n").unwrap();
+    assert_eq!(receive(&mut client, 6), b"hello\n");
 }
