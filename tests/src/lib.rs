@@ -30,7 +30,7 @@ mod wait;
 
 pub use browser::Browser;
 pub use child::{Child, Example, free_address, installed};
-pub use client::{Client, Ended, Framing, Response, reset};
+pub use client::{Client, Ended, Framing, Response, ask, reset};
 pub use contents::pattern;
 pub use gate::Gate;
 pub use latency::{GoodClient, Latencies};

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, DEADLINE, Example, Gate, TestServer, eventually, site};
+use filoplume_tests::{Client, DEADLINE, Example, Gate, TestServer, ask, eventually, site};
 
 /// How long a blocking handler takes at least: several periods of the watchdog.
 const BLOCKS: Duration = Duration::from_millis(10);
@@ -48,10 +48,6 @@ impl Service for Gated {
 
 fn gated(config: ServerConfig, gate: &Gate, is_dispatched: bool) -> TestServer {
     TestServer::with(config, Gated { gate: gate.clone(), is_dispatched })
-}
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Cancel, Plan, Request, Response, Server, ServerConfig, Service};
-use filoplume_tests::{Client, DEADLINE, Gate, TestServer, eventually, reset, site};
+use filoplume_tests::{Client, DEADLINE, Gate, TestServer, ask, eventually, reset, site};
 
 /// How soon a handler is told.
 const SOON: Duration = Duration::from_secs(1);
@@ -97,10 +97,6 @@ impl Service for Waiting {
         seen.finished.fetch_add(1, Ordering::SeqCst);
         Response::from("nobody reads this")
     }
-}
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
 /// How a client goes away.

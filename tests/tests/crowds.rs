@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::ServerConfig;
 use filoplume_tests::{
-    Child, Client, Ended, Example, GoodClient, Latencies, TestServer, eventually, holds_for,
+    Child, Client, Ended, Example, GoodClient, Latencies, TestServer, ask, eventually, holds_for,
     may_open, site,
 };
 
@@ -30,10 +30,6 @@ const TIMES_MAX: u32 = 4;
 /// Maximum number of tries of a measurement. Other work only makes the machine slower, so the best
 /// try counts.
 const TRIES: usize = 5;
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
-}
 
 /// Measures beside `crowd` until a try is within the limits.
 #[track_caller]

@@ -9,7 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Gate, Latencies, Load, TestServer, eventually, one_at_a_time, site};
+use filoplume_tests::{
+    Client, Gate, Latencies, Load, TestServer, ask, eventually, one_at_a_time, site,
+};
 
 /// Maximum latency of a plain route.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -36,10 +38,6 @@ fn plain_answers(client: &mut Client, requests: usize) -> Latencies {
         latencies.add(started.elapsed());
     }
     latencies
-}
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
 #[test]

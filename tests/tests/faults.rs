@@ -8,14 +8,11 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Request, ServerConfig};
 use filoplume_tests::{
-    Client, Ended, Example, Gate, TestServer, eventually, eventually_within, holds_for, reset, site,
+    Client, Ended, Example, Gate, TestServer, ask, eventually, eventually_within, holds_for, reset,
+    site,
 };
 
 const MEGABYTE: u64 = 1_000_000;
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
-}
 
 /// The usual handler of tests, and `/sleep`, which blocks.
 fn sleeps(request: Request) -> filoplume_runtime::Response {

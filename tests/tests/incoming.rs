@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{RecvError, Response, Server, ServerConfig};
-use filoplume_tests::{Client, DEADLINE, TestServer, eventually};
+use filoplume_tests::{Client, DEADLINE, TestServer, ask, eventually};
 
 fn bound() -> TestServer {
     TestServer::bound(ServerConfig::default())
@@ -27,10 +27,6 @@ fn answers(server: &Server) -> JoinHandle<usize> {
         }
         answered
     })
-}
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
 #[test]

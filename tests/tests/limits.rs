@@ -7,16 +7,12 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Limits, Plan, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Ended, Gate, TestServer, eventually, site};
+use filoplume_tests::{Client, Ended, Gate, TestServer, ask, eventually, site};
 
 const SHORT: Duration = Duration::from_millis(300);
 
 /// How long a timeout may take on a busy machine.
 const SOON: Duration = Duration::from_secs(4);
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
-}
 
 #[test]
 fn a_head_has_one_deadline_however_its_bytes_drip() {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Permits, Plan, Refusal, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Gate, Load, TestServer, eventually, site};
+use filoplume_tests::{Client, Gate, Load, TestServer, ask, eventually, site};
 
 /// How long a handler uses the database.
 const QUERY: Duration = Duration::from_millis(5);
@@ -82,10 +82,6 @@ impl Service for Routes {
         }
         site(request)
     }
-}
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
 fn asked(server: &TestServer, count: usize, target: &str) -> Vec<Client> {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Gate, Load, TestServer, eventually, site};
+use filoplume_tests::{Client, Gate, Load, TestServer, ask, eventually, site};
 
 /// Routes on the pool. `/gate` waits at the gate, `/brief` for a moment, and `/late` as well unless
 /// it is stuck.
@@ -48,10 +48,6 @@ impl Service for Routes {
 
 fn server(config: ServerConfig, gate: &Gate) -> TestServer {
     TestServer::with(config, Routes { gate: gate.clone(), is_stuck: Arc::default() })
-}
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
 fn asked(server: &TestServer, count: usize, target: &str) -> Vec<Client> {

@@ -8,11 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Request, Response, Server, ServerConfig, Service};
-use filoplume_tests::{Child, Client, Ended, Example, Gate, TestServer, eventually, site};
-
-fn ask(client: &mut Client, target: &str) {
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
-}
+use filoplume_tests::{Child, Client, Ended, Example, Gate, TestServer, ask, eventually, site};
 
 fn gated(gate: &Gate) -> impl Fn(Request) -> Response + Send + Sync + 'static {
     let gate = gate.clone();
