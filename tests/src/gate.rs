@@ -1,7 +1,11 @@
-//! A gate that blocks handlers until the test opens it. Tests of blocking need no sleeps with it.
+//! A gate that blocks handlers until the test opens it, and a site with one. Tests of blocking need
+//! no sleeps with it.
 
 use std::sync::{Arc, Condvar, Mutex};
 
+use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
+
+use crate::server::{TestServer, site};
 use crate::wait::{DEADLINE, eventually};
 
 /// A gate, initially closed. Clones are handles to the same gate.
@@ -57,4 +61,33 @@ impl Gate {
     pub fn holds(&self, threads: usize) {
         eventually(&format!("{threads} handlers wait at the gate"), || self.waiting() == threads);
     }
+}
+
+/// A site whose `/gate` waits at a gate, on the pool or where the engine chooses.
+struct Gated {
+    gate: Gate,
+    is_dispatched: bool,
+}
+
+impl Service for Gated {
+    fn plan(&self, request: &mut Request) -> Plan {
+        if self.is_dispatched && request.path() == "/gate" {
+            Plan::new().on_pool()
+        } else {
+            Plan::new()
+        }
+    }
+
+    fn call(&self, request: Request) -> Response {
+        if request.path() == "/gate" {
+            self.gate.pass();
+        }
+        site(request)
+    }
+}
+
+/// Starts a site whose `/gate` waits at a gate. It runs on the pool if `is_dispatched`, otherwise
+/// where the engine chooses.
+pub fn gated(config: ServerConfig, gate: &Gate, is_dispatched: bool) -> TestServer {
+    TestServer::with(config, Gated { gate: gate.clone(), is_dispatched })
 }

@@ -32,7 +32,7 @@ pub use browser::Browser;
 pub use child::{Child, Example, free_address, installed};
 pub use client::{Client, Ended, Framing, Response, ask, reset};
 pub use contents::pattern;
-pub use gate::Gate;
+pub use gate::{Gate, gated};
 pub use latency::{GoodClient, Latencies};
 pub use load::{Load, one_at_a_time};
 pub use process::{Process, may_open};
