@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use filoplume_runtime::pushed::{self, Pushed, SendError, Sender};
-use filoplume_runtime::{EarlyHints, Headers, Plan, Request, Response, ServerConfig, Service};
+use filoplume_runtime::{Headers, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, DEADLINE, Ended, Framing, TestServer, eventually};
 
 /// Gives the sender of each response to the test.
@@ -422,55 +422,5 @@ fn trailers_are_sent_to_clients_that_read_them() {
         sender.finish_with(trailers);
         let answer = String::from_utf8(client.read_to_end()).unwrap();
         assert_eq!(answer.split_once("\r\n\r\n").unwrap().1, expected, "{request}");
-    }
-}
-
-/// A service that sends hints, in the handler and too late.
-struct Hints(mpsc::Sender<EarlyHints>);
-
-impl Service for Hints {
-    fn plan(&self, request: &mut Request) -> Plan {
-        if request.path() == "/none" { Plan::new() } else { Plan::new().early_hints() }
-    }
-
-    fn call(&self, request: Request) -> Response {
-        let hints = request.early_hints();
-        assert!(hints.send(&["a\r\nset-cookie: b"]).is_err());
-        let sent = hints.send(&["</a.css>; rel=preload", "</b.js>; rel=preload"]).unwrap();
-        self.0.send(hints).unwrap();
-        Response::from(format!("hints: {sent}"))
-    }
-}
-
-#[test]
-fn hints_are_sent_before_the_response_and_never_after_it() {
-    let (sender, late) = mpsc::channel();
-    let server = TestServer::start(Hints(sender));
-    let links = "link: </a.css>; rel=preload\r\nlink: </b.js>; rel=preload\r\n";
-    let hints = format!("HTTP/1.1 103 Early Hints\r\n{links}\r\n");
-    let hints = hints.as_str();
-    let get = |path: &str, version: &str| {
-        format!("GET {path} HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n")
-    };
-    let first = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
-    for (request, expected, content) in [
-        (get("/", "1.1"), 1, "hints: true"),
-        (get("/", "1.0"), 0, "hints: false"),
-        (get("/none", "1.1"), 0, "hints: false"),
-        // Pipelined: the hints of the second come behind the response to the first.
-        (first + &get("/", "1.1"), 2, "hints: true"),
-    ] {
-        let mut client = server.client();
-        client.send(&request);
-        let answer = String::from_utf8(client.read_to_end()).unwrap();
-        assert_eq!(answer.matches(hints).count(), expected, "{answer}");
-        assert_eq!(answer.starts_with(hints), expected > 0, "{answer}");
-        assert!(answer.ends_with(content), "{answer}");
-        if expected == 2 {
-            let between = format!("hints: true{hints}HTTP/1.1 200 OK");
-            assert!(answer.contains(&between), "in order: {answer}");
-        }
-        let late = late.recv_timeout(DEADLINE).unwrap();
-        assert_eq!(late.send(&["</late>"]), Ok(false));
     }
 }
