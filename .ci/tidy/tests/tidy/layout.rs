@@ -1,10 +1,10 @@
-//! The shape of the text and of the repository: the width of lines and the entries of the top
-//! level.
+//! The shape of the text and of the repository: the width of lines, the length of files and the
+//! entries of the top level.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::source::{File, documents, files, none, root, rust_files};
+use crate::source::{File, documents, files, none, read, root, rust_files};
 
 /// Widest line, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -12,6 +12,10 @@ const COLUMNS_MAX: usize = 100;
 /// In tests, a string literal longer than this may make its line too wide: an expected text is
 /// easier to read and to compare in one piece. A message of a program is wrapped.
 const LITERAL_MIN: usize = 60;
+
+/// Longest Rust file, tests included. A longer one has a second subject, which needs a file of its
+/// own. There are no exceptions.
+const LINES_MAX: usize = 500;
 
 /// The entries of the top level. Everything else is a scratch file, or needs a place of its own.
 const TOP_LEVEL: &[&str] = &[
@@ -56,14 +60,33 @@ fn lines_are_at_most_100_columns_wide() {
 }
 
 #[test]
+fn rust_files_have_at_most_500_lines() {
+    let Some(listed) = tracked() else { return };
+    let is_rust = |path: &&str| path.ends_with(".rs") && root().join(path).exists();
+    let found = listed.lines().filter(is_rust).filter_map(|path| too_long(path, &read(path)));
+    none(&found.collect::<Vec<_>>());
+}
+
+#[test]
 fn the_top_level_has_no_other_entries() {
-    let listed = Command::new("git").arg("ls-files").current_dir(root()).output();
-    // A packaged source has no repository to ask.
-    let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else { return };
-    let listed = String::from_utf8(listed.stdout).unwrap();
+    let Some(listed) = tracked() else { return };
     let entries: BTreeSet<&str> =
         listed.lines().filter_map(|path| path.split('/').next()).collect();
     assert_eq!(entries, TOP_LEVEL.iter().copied().collect::<BTreeSet<_>>());
+}
+
+/// Returns the paths of all tracked files, one per line, or `None` in a packaged source, which has
+/// no repository to ask.
+fn tracked() -> Option<String> {
+    let listed = Command::new("git").arg("ls-files").current_dir(root()).output().ok()?;
+    listed.status.success().then(|| String::from_utf8(listed.stdout).unwrap())
+}
+
+/// Returns what is wrong with the length of a Rust file.
+fn too_long(path: &str, text: &str) -> Option<String> {
+    let lines = text.lines().count();
+    (lines > LINES_MAX)
+        .then(|| format!("{path} has {lines} lines, more than {LINES_MAX}: split it by subject"))
 }
 
 /// Returns the wide lines of a file, except those whose flag in `is_exempt` is set.
@@ -199,4 +222,11 @@ fn wide_lines_are_exempt_only_for_a_reason() {
     assert_eq!(check(&format!("f('\"', b'\"'); {wide}"), false), 1);
     assert_eq!(check(&format!("| {wide} |"), true), 0);
     assert_eq!(check(&format!("```\n{wide}\n```\n{wide}"), true), 1);
+}
+
+#[test]
+fn the_line_beyond_the_maximum_is_one_too_many() {
+    assert_eq!(too_long("a.rs", &"\n".repeat(LINES_MAX)), None);
+    let told = too_long("a.rs", &"\n".repeat(LINES_MAX + 1)).unwrap();
+    assert_eq!(told, "a.rs has 501 lines, more than 500: split it by subject");
 }

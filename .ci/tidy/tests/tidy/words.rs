@@ -1,4 +1,4 @@
-//! Words that must not occur, and the size of files.
+//! Words that must not occur, and module documentation.
 
 use crate::source::{File, mentions, none, our_files};
 
@@ -9,12 +9,6 @@ const ABSENT_IN_CODE: &[&str] =
 /// Words that must not occur even in comments: unfinished work belongs into an issue.
 const ABSENT: &[&str] = &["FIXME", "XXX"];
 
-/// Longest file. A longer one has a second subject, which needs a file of its own.
-const LINES_MAX: usize = 500;
-
-/// Longest file of tests. It may be longer, because its rows of data are read one at a time.
-const TEST_LINES_MAX: usize = 1000;
-
 #[test]
 fn absent_words_are_absent() {
     let mut found = Vec::new();
@@ -23,20 +17,6 @@ fn absent_words_are_absent() {
         let in_code = ABSENT_IN_CODE.iter().filter(|word| mentions(&code, word));
         let anywhere = ABSENT.iter().filter(|word| mentions(&file.text, word));
         found.extend(in_code.chain(anywhere).map(|word| format!("{} has `{word}`", file.path)));
-    }
-    none(&found);
-}
-
-#[test]
-fn files_are_short_enough_to_read() {
-    let mut found = Vec::new();
-    for file in our_files() {
-        let lines = file.text.lines().count();
-        let is_test = file.path.contains("/tests/") || file.path.ends_with("tests.rs");
-        let lines_max = if is_test { TEST_LINES_MAX } else { LINES_MAX };
-        if lines > lines_max {
-            found.push(format!("{} has {lines} lines, more than {lines_max}", file.path));
-        }
     }
     none(&found);
 }
