@@ -107,12 +107,6 @@ fn upload(
 }
 
 fn raw(State(uploads): State<Uploads>, mut body: Body) -> Result<(StatusCode, String)> {
-    let path = uploads.next_path();
-    let mut file = std::fs::File::create_new(&path)?;
-    let saved = std::io::copy(&mut body, &mut file);
-    if saved.is_err() {
-        // The disk is full, or the client has disconnected: removes the incomplete file.
-        std::fs::remove_file(&path)?;
-    }
-    Ok((StatusCode::CREATED, format!("{} bytes", saved?)))
+    let length = body.save_to(uploads.next_path())?;
+    Ok((StatusCode::CREATED, format!("{length} bytes")))
 }

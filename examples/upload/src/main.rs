@@ -11,7 +11,7 @@
 //!
 //! Without a folder, the files are kept in a temporary one until the program ends.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -145,14 +145,7 @@ fn upload_raw(
     Path(name): Path<String>,
     mut body: Body,
 ) -> Result<(StatusCode, Json<Stored>)> {
-    let stored = uploads.store(&name, |path| {
-        let saved = File::create_new(path).and_then(|mut file| io::copy(&mut body, &mut file));
-        if saved.is_err() {
-            // The disk is full, or the client has gone: half a file is of no use.
-            fs::remove_file(path)?;
-        }
-        saved
-    })?;
+    let stored = uploads.store(&name, |path| body.save_to(path))?;
     Ok((StatusCode::CREATED, Json(stored)))
 }
 

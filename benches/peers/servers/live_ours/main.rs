@@ -3,8 +3,9 @@
 //! a second, with the time when it is sent.
 
 use std::env;
-use std::fs::File;
-use std::io::{self, BufWriter, Read};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::SystemTime;
 
@@ -50,12 +51,14 @@ fn length(mut body: Body) -> Result<String> {
     }
 }
 
-/// Replaces the file that is named in the environment by the content.
+/// Replaces the file that is named in the environment by the content, as nginx does: under another
+/// name first.
 fn store(mut body: Body) -> Result<StatusCode> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let path = env::var("STORE").map_err(|_| Error::not_found("there is no STORE"))?;
-    let mut file = BufWriter::with_capacity(PIECE_BYTES, File::create(path)?);
-    io::copy(&mut body, &mut file)?;
-    file.into_inner().map_err(|error| error.into_error())?;
+    let part = format!("{path}.{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    body.save_to(&part)?;
+    fs::rename(part, path)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

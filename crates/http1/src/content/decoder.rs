@@ -79,6 +79,24 @@ impl ContentDecoder {
         }
     }
 
+    /// Counts bytes of a content whose length was declared as consumed, for content that is moved
+    /// without being looked at, as the system does. Bytes beyond the length are not counted.
+    /// Nothing happens if the content is chunked, because its framing has to be read.
+    ///
+    /// ```
+    /// use filoplume_http1::{ContentDecoder, Framing, Limits};
+    ///
+    /// let mut decoder = ContentDecoder::new(Framing::Length(10), 1024, &Limits::default())?;
+    /// decoder.skip(4);
+    /// assert_eq!(decoder.remaining_length(), Some(6));
+    /// # Ok::<(), filoplume_http1::ParseError>(())
+    /// ```
+    pub fn skip(&mut self, bytes: u64) {
+        if let State::Length { left } = &mut self.0 {
+            *left = left.saturating_sub(bytes);
+        }
+    }
+
     /// Returns whether the last byte of the message was consumed.
     #[inline]
     pub fn is_complete(&self) -> bool {
@@ -135,6 +153,19 @@ mod tests {
         }
         let none = ContentDecoder::new(Framing::Empty, 4, &limits).unwrap();
         assert_eq!(none.remaining_length(), Some(0));
+    }
+
+    #[test]
+    fn bytes_that_are_skipped_count_unless_the_content_is_chunked() {
+        let limits = Limits::default();
+        let mut decoder = ContentDecoder::new(Framing::Length(4), 4, &limits).unwrap();
+        decoder.skip(3);
+        assert_eq!((decoder.remaining_length(), decoder.is_complete()), (Some(1), false));
+        decoder.skip(u64::MAX);
+        assert!(decoder.is_complete());
+        let mut chunked = ContentDecoder::new(Framing::Chunked, 4, &limits).unwrap();
+        chunked.skip(4);
+        assert!(!chunked.is_complete());
     }
 
     #[test]

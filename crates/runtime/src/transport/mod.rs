@@ -23,6 +23,7 @@ pub(crate) mod records;
 mod send_file;
 #[cfg(feature = "tls")]
 pub(crate) mod session;
+pub(crate) mod splice;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tls")]

@@ -1,6 +1,7 @@
 //! The content of a request: in memory, or read from the connection as it arrives.
 
 mod reader;
+mod save;
 mod stream;
 
 use std::fmt;

@@ -15,6 +15,7 @@ use crate::budget::memory::Charge;
 use crate::budget::streams::OpenStream;
 use crate::buffers::Content;
 use crate::clock::Pace;
+use crate::transport::splice::Pipe;
 use crate::transport::{Transport, is_gone, is_would_block};
 
 /// The interim response that is sent when a handler begins to read a content that the peer holds
@@ -23,6 +24,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// How often a thread that waits for content checks the deadline.
 pub(crate) const STREAM_TICK: Duration = Duration::from_millis(250);
+
+/// Most bytes that the system moves at once. Pace and deadline are checked after each move.
+const SPLICE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The number of bytes read ahead for a handler that reads in small pieces.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
@@ -193,8 +197,45 @@ impl ContentStream {
         Ok(read)
     }
 
-    /// Waits for more bytes of the peer. Only this time counts against its pace.
+    /// Returns how many bytes of the content come next from the socket as they are: without
+    /// framing, and within all bounds.
+    pub(super) fn at_socket(&self) -> u64 {
+        let is_next = self.prefix.is_empty() && self.unread.is_empty() && !self.failed;
+        self.decoder
+            .as_ref()
+            .and_then(ContentDecoder::remaining_length)
+            .filter(|left| is_next && *left <= self.bytes_left)
+            .unwrap_or(0)
+    }
+
+    /// Moves content from the socket into an empty pipe without looking at it, and returns its
+    /// length. Waits for the peer like a read. Returns `None` if what comes next has to be read.
+    pub(super) fn splice(&mut self, pipe: &Pipe) -> io::Result<Option<usize>> {
+        let length = usize::try_from(self.at_socket()).unwrap_or(usize::MAX).min(SPLICE_BYTES_MAX);
+        if length == 0 {
+            return Ok(None);
+        }
+        let moved = match self.receive_by(|transport| transport.splice(pipe, length)) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
+            moved => moved,
+        };
+        self.failed = moved.is_err();
+        let moved = moved?;
+        if let Some(decoder) = &mut self.decoder {
+            decoder.skip(moved as u64);
+        }
+        self.count(moved).map(Some)
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive_by(|transport| transport.read(buffer))
+    }
+
+    /// Waits for more bytes of the peer. Only this time counts against its pace.
+    fn receive_by(
+        &mut self,
+        mut receive: impl FnMut(&mut Transport) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         self.pace.excuse(self.waited_until.elapsed());
         if std::mem::take(&mut self.owes_continue) {
             if self.returns.response_begun.load(Ordering::Relaxed) {
@@ -207,7 +248,7 @@ impl ContentStream {
             self.send_continue()?;
         }
         let result = loop {
-            match self.transport.read(buffer) {
+            match receive(&mut self.transport) {
                 Ok(0) => break Err(ContentError::Ended.into()),
                 Ok(read) => {
                     self.open.count_read(read);
