@@ -156,19 +156,7 @@ impl Http {
             );
             return self.respond(&mut Response::new(500), route, stream, buffers, config);
         }
-        let mut stream = stream;
-        let has_reader = matches!(
-            body,
-            ResponseBody::Sized { .. } | ResponseBody::File { .. } | ResponseBody::Unsized(_)
-        );
-        if let Some(returns) = &stream {
-            returns.response_begins();
-        }
-        if !has_reader {
-            if let Some(returns) = stream.take() {
-                self.end_stream(returns.take(), buffers, config);
-            }
-        }
+        let stream = stream.and_then(|stream| self.keep_stream(stream, &body, buffers, config));
         let (length, date) = (length_of(&body), buffers.clock.date());
         let encoding =
             self.messages.write_head(status, &headers, length, date, &mut buffers.output);
@@ -176,7 +164,41 @@ impl Http {
             self.stage = Stage::Leaving(*upgrade, route);
             return Responded::Encoded;
         }
-        match (body, SendFraming::of(encoding)) {
+        self.begin_body(body, SendFraming::of(encoding), route, stream, buffers, config)
+    }
+
+    /// Returns the stream of the request's content if the reader of the response may still be
+    /// reading it. Otherwise the stream ends before the response.
+    fn keep_stream(
+        &mut self,
+        stream: Arc<StreamReturn>,
+        body: &ResponseBody,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Option<Arc<StreamReturn>> {
+        stream.response_begins();
+        match body {
+            ResponseBody::Sized { .. } | ResponseBody::File { .. } | ResponseBody::Unsized(_) => {
+                Some(stream)
+            }
+            ResponseBody::Empty | ResponseBody::Bytes(_) | ResponseBody::Pushed(_) => {
+                self.end_stream(stream.take(), buffers, config);
+                None
+            }
+        }
+    }
+
+    /// Begins the body, after the head. `framing` is `None` if the response has no body.
+    fn begin_body(
+        &mut self,
+        body: ResponseBody,
+        framing: Option<SendFraming>,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Responded {
+        match (body, framing) {
             (ResponseBody::Bytes(bytes), Some(_)) => {
                 self.messages.write_done();
                 self.settle(!buffers.input.is_empty());
