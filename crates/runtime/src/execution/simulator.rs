@@ -19,6 +19,8 @@ const COMPUTES: u64 = 1_000;
 
 /// The time of a dispatch on the loop, and on the thread that runs the call.
 const DISPATCH: u64 = 5_000;
+/// The price of a dispatch, on both threads.
+const PRICE: Duration = Duration::from_nanos(2 * DISPATCH);
 /// The time until that thread runs.
 const WAKE_UP: u64 = 30_000;
 /// The time in which a response and the next request are on the network.
@@ -68,118 +70,200 @@ impl Simulation {
     }
 
     fn run(&self) -> Outcome {
-        let mut outcome = Outcome::default();
-        let mut loops: Vec<Loop> = (0..LOOPS).map(|_| Loop::default()).collect();
-        let mut shared = Shared::default();
-        let price = Duration::from_nanos(2 * DISPATCH);
-        // Requests on the network, ordered by arrival.
-        let mut arrivals: BinaryHeap<Reverse<(u64, usize)>> =
-            (0..self.clients).map(|client| Reverse((client as u64 * 1_000, client))).collect();
-        let mut hits = Vec::new();
-        loop {
-            // The loop that can begin first serves its ready requests. Otherwise the next request
-            // arrives.
-            let next = (0..LOOPS)
-                .filter_map(|index| {
-                    Some((loops[index].free_at.max(loops[index].ready.front()?.0), index))
-                })
-                .min();
-            let arrival = arrivals.peek().map(|Reverse((at, _))| *at);
-            let (now, index) = match (next, arrival) {
-                (Some((at, index)), arrival) if arrival.is_none_or(|arrival| at < arrival) => {
-                    (at, index)
-                }
-                (_, Some(_)) => {
-                    let Reverse((at, client)) = arrivals.pop().unwrap();
-                    loops[client % LOOPS].ready.push_back((at, client));
-                    continue;
-                }
-                (_, None) => break,
-            };
+        let mut running = Running::new(self);
+        while let Some((now, index)) = running.next_turn() {
             if now >= self.seconds * SECOND {
                 break;
             }
-            let led = &mut loops[index];
-            let (arrived, client) = led.ready.pop_front().unwrap();
-            led.served += 1;
-            let others = Others {
-                are_ready: led.ready.front().is_some_and(|(at, _)| *at <= now),
-                per_second: if self.clients > LOOPS {
-                    u32::try_from(led.served * SECOND / now.max(SECOND / 50)).unwrap()
-                } else {
-                    0
-                },
-            };
-            let waits = (self.waits)(outcome.calls, now);
-            outcome.calls += 1;
-            let others_max = shared.others_max(price);
-            let is_inline =
-                others_max == ALWAYS || (!others.are_ready && others.per_second <= others_max);
-            let took = CallTimes {
-                wall: Duration::from_nanos(COMPUTES + waits),
-                waited: Some(Duration::from_nanos(waits)),
-                ran: Some(Duration::from_nanos(COMPUTES)),
-            };
-            let done = if is_inline {
-                let began = now + REQUEST;
-                let sample = led.route.begin().then(|| led.route.next_sample());
-                if waits > self.period {
-                    outcome.caught += 1;
-                    led.free_at = began + self.period + HAND_OVER;
-                    if led.route.caught(Duration::from_nanos(self.period), price) {
-                        led.route.start_over();
-                        let is_new = shared.leave(took.wall, outcome.calls);
-                        move_to(&mut outcome, is_new, now, Place::Pool);
-                    }
-                } else {
-                    led.free_at = began + COMPUTES + waits;
-                    let took = if sample == Some(Sample::Close) {
-                        took
-                    } else {
-                        CallTimes { waited: None, ran: None, ..took }
-                    };
-                    if sample.is_none() {
-                    } else if others_max != ALWAYS {
-                        led.route.record(took, Others::default(), price);
-                        let is_back = shared.record(took, price, outcome.calls);
-                        move_to(&mut outcome, is_back, now, Place::Loop);
-                    } else if led.route.record(took, others, price) {
-                        led.route.start_over();
-                        let is_new = shared.leave(took.wall, outcome.calls);
-                        move_to(&mut outcome, is_new, now, Place::Pool);
-                    }
-                }
-                began + COMPUTES + waits
-            } else {
-                outcome.dispatched += 1;
-                led.free_at = now + REQUEST + DISPATCH;
-                let is_back = if outcome.dispatched % 16 == 0 {
-                    shared.record(took, price, outcome.calls)
-                } else {
-                    let held = took.held_on_pool().unwrap();
-                    shared.count(held, price, outcome.calls)
-                };
-                move_to(&mut outcome, is_back, now, Place::Loop);
-                led.free_at + WAKE_UP + COMPUTES + waits + DISPATCH
-            };
-            if waits == 0 {
-                hits.push(done - arrived);
-            }
-            arrivals.push(Reverse((done + CLIENT, client)));
+            running.serve(index, now);
         }
-        hits.sort_unstable();
-        let p99 = hits.get(hits.len() * 99 / 100).copied().unwrap_or(0);
-        Outcome {
-            per_second: outcome.calls / self.seconds,
-            hits_p99: Duration::from_nanos(p99),
-            ..outcome
+        running.into_outcome()
+    }
+}
+
+/// The state of a running simulation: the server and the network.
+struct Running<'a> {
+    simulation: &'a Simulation,
+    loops: [Loop; LOOPS],
+    shared: Shared,
+    /// Requests on the network, ordered by arrival.
+    arrivals: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The latencies of requests that did not wait themselves.
+    hits: Vec<u64>,
+    /// The results so far.
+    outcome: Outcome,
+}
+
+/// A call of the handler.
+struct Call {
+    /// When a loop began the request.
+    now: u64,
+    /// How long the handler waits.
+    waits: u64,
+    others: Others,
+}
+
+impl Call {
+    fn times(&self) -> CallTimes {
+        CallTimes {
+            wall: Duration::from_nanos(COMPUTES + self.waits),
+            waited: Some(Duration::from_nanos(self.waits)),
+            ran: Some(Duration::from_nanos(COMPUTES)),
         }
     }
 }
 
-fn move_to(outcome: &mut Outcome, moves: bool, now: u64, place: Place) {
-    if moves {
-        outcome.moves.push((now / 1_000_000, place));
+impl<'a> Running<'a> {
+    fn new(simulation: &'a Simulation) -> Self {
+        let arrivals = (0..simulation.clients)
+            .map(|client| Reverse((client as u64 * 1_000, client)))
+            .collect();
+        Self {
+            simulation,
+            loops: Default::default(),
+            shared: Shared::default(),
+            arrivals,
+            hits: Vec::new(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Returns which loop begins a request next, and when. Requests that arrive until then become
+    /// ready.
+    fn next_turn(&mut self) -> Option<(u64, usize)> {
+        loop {
+            let turn =
+                (0..LOOPS).filter_map(|index| Some((self.loops[index].begins_at()?, index))).min();
+            let Some(&Reverse((at, client))) = self.arrivals.peek() else { return turn };
+            if turn.is_some_and(|(begins_at, _)| begins_at < at) {
+                return turn;
+            }
+            self.arrivals.pop();
+            self.loops[client % LOOPS].ready.push_back((at, client));
+        }
+    }
+
+    /// Serves the first ready request of a loop, and schedules the next one of its client.
+    fn serve(&mut self, index: usize, now: u64) {
+        let led = &mut self.loops[index];
+        let (arrived, client) = led.ready.pop_front().unwrap();
+        led.served += 1;
+        let others = led.others(now, self.simulation.clients);
+        let waits = (self.simulation.waits)(self.outcome.calls, now);
+        self.outcome.calls += 1;
+        let call = Call { now, waits, others };
+        let others_max = self.shared.others_max(PRICE);
+        let is_inline =
+            others_max == ALWAYS || (!others.are_ready && others.per_second <= others_max);
+        let done =
+            if is_inline { self.run_inline(index, &call) } else { self.dispatch(index, &call) };
+        if waits == 0 {
+            self.hits.push(done - arrived);
+        }
+        self.arrivals.push(Reverse((done + CLIENT, client)));
+    }
+
+    /// Runs a call on its loop. Returns when it is done.
+    fn run_inline(&mut self, index: usize, call: &Call) -> u64 {
+        let led = &mut self.loops[index];
+        let began = call.now + REQUEST;
+        let done = began + COMPUTES + call.waits;
+        let sample = led.route.begin().then(|| led.route.next_sample());
+        if call.waits > self.simulation.period {
+            led.free_at = began + self.simulation.period + HAND_OVER;
+            self.catch(index, call);
+        } else {
+            led.free_at = done;
+            if let Some(sample) = sample {
+                self.record(index, call, sample);
+            }
+        }
+        done
+    }
+
+    /// Records that the watchdog took the loop from a call.
+    fn catch(&mut self, index: usize, call: &Call) {
+        self.outcome.caught += 1;
+        let held = Duration::from_nanos(self.simulation.period);
+        if self.loops[index].route.caught(held, PRICE) {
+            self.leave_loops(index, call);
+        }
+    }
+
+    /// Records a call that was measured on its loop.
+    fn record(&mut self, index: usize, call: &Call, sample: Sample) {
+        let times = match sample {
+            Sample::Close => call.times(),
+            Sample::Brief => CallTimes { waited: None, ran: None, ..call.times() },
+        };
+        let route = &mut self.loops[index].route;
+        if self.shared.others_max(PRICE) != ALWAYS {
+            // The route is on the pool. Only this call ran on the loop, because the loop was idle.
+            route.record(times, Others::default(), PRICE);
+            let is_back = self.shared.record(times, PRICE, self.outcome.calls);
+            self.outcome.moved(is_back, call.now, Place::Loop);
+        } else if route.record(times, call.others, PRICE) {
+            self.leave_loops(index, call);
+        }
+    }
+
+    /// Moves the route to the pool, because its calls cost too much on this loop.
+    fn leave_loops(&mut self, index: usize, call: &Call) {
+        self.loops[index].route.start_over();
+        let is_new = self.shared.leave(call.times().wall, self.outcome.calls);
+        self.outcome.moved(is_new, call.now, Place::Pool);
+    }
+
+    /// Runs a call on the pool. Returns when it is done.
+    fn dispatch(&mut self, index: usize, call: &Call) -> u64 {
+        let passed_on = call.now + REQUEST + DISPATCH;
+        self.loops[index].free_at = passed_on;
+        self.outcome.dispatched += 1;
+        let is_back = if self.outcome.dispatched % 16 == 0 {
+            self.shared.record(call.times(), PRICE, self.outcome.calls)
+        } else {
+            let held = call.times().held_on_pool().unwrap();
+            self.shared.count(held, PRICE, self.outcome.calls)
+        };
+        self.outcome.moved(is_back, call.now, Place::Loop);
+        passed_on + WAKE_UP + COMPUTES + call.waits + DISPATCH
+    }
+
+    fn into_outcome(mut self) -> Outcome {
+        self.hits.sort_unstable();
+        let p99 = self.hits.get(self.hits.len() * 99 / 100).copied().unwrap_or(0);
+        Outcome {
+            per_second: self.outcome.calls / self.simulation.seconds,
+            hits_p99: Duration::from_nanos(p99),
+            ..self.outcome
+        }
+    }
+}
+
+impl Loop {
+    /// Returns when the loop can begin its first ready request.
+    fn begins_at(&self) -> Option<u64> {
+        let (arrived, _) = self.ready.front()?;
+        Some(self.free_at.max(*arrived))
+    }
+
+    /// Returns the demand of other connections at this time.
+    fn others(&self, now: u64, clients: usize) -> Others {
+        let per_second = if clients > LOOPS {
+            u32::try_from(self.served * SECOND / now.max(SECOND / 50)).unwrap()
+        } else {
+            0
+        };
+        Others { are_ready: self.ready.front().is_some_and(|(at, _)| *at <= now), per_second }
+    }
+}
+
+impl Outcome {
+    /// Records the move of the route, if it `moves`.
+    fn moved(&mut self, moves: bool, now: u64, place: Place) {
+        if moves {
+            self.moves.push((now / 1_000_000, place));
+        }
     }
 }
 
