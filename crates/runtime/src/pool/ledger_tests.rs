@@ -84,82 +84,105 @@ impl Model {
     fn after(&self, event: Event) -> Self {
         let mut model = self.clone();
         match event {
-            Event::Admit(urgency) => {
-                let admission = model.ledger.admit(urgency, false);
-                self.check_admission(urgency, admission);
-                model.apply(urgency, admission);
-            }
-            Event::AdmitPatiently => {
-                let admission = model.ledger.admit(Urgency::Ordinary, true);
-                if admission == Admission::Queue {
-                    assert!(
-                        self.ledger.workers > self.ledger.urgent + self.ledger.idle,
-                        "a worker will come"
-                    );
-                } else {
-                    self.check_admission(Urgency::Ordinary, admission);
-                }
-                model.has_waited |= admission == Admission::Queue;
-                model.apply(Urgency::Ordinary, admission);
-            }
-            Event::Overdue => {
-                let admission = model.ledger.overdue();
-                assert_eq!(
-                    admission == Admission::Queue,
-                    self.ledger.is_short(),
-                    "a worker is woken if one is available"
-                );
-                if admission != Admission::Queue {
-                    assert_eq!(model.ledger.queued + 1, self.ledger.queued);
-                    model.apply(Urgency::Ordinary, admission);
-                }
-            }
-            Event::Started(urgency) => {
-                model.starting[urgency as usize] -= 1;
-                model.busy[urgency as usize] += 1;
-            }
-            Event::SpawnFailed(urgency) => {
-                model.starting[urgency as usize] -= 1;
-                model.has_failed = true;
-                let admission = model.ledger.spawn_failed(urgency);
-                assert!(
-                    !matches!(admission, Admission::Spawn | Admission::Closed),
-                    "a failed start is not retried"
-                );
-                model.apply(urgency, admission);
-                model.rescuing += usize::from(model.ledger.rescue());
-            }
-            Event::Finished(urgency) => {
-                model.busy[urgency as usize] -= 1;
-                match model.ledger.finished(urgency) {
-                    Next::TakeQueued => model.busy[Urgency::Ordinary as usize] += 1,
-                    Next::Idle | Next::Retire => {}
-                }
-            }
-            Event::IdleExpired => match model.ledger.idle_expired() {
-                Some(Next::TakeQueued) => model.busy[Urgency::Ordinary as usize] += 1,
-                Some(next) => {
-                    assert_eq!(next, Next::Retire);
-                    assert!(self.ledger.workers > self.ledger.limits.threads_min);
-                }
-                None => assert!(self.ledger.workers <= self.ledger.limits.threads_min),
-            },
-            Event::Close => {
-                model.busy[Urgency::Ordinary as usize] += model.ledger.close();
-                model.rescuing += usize::from(model.ledger.rescue());
-            }
-            Event::RescueStarted => {
-                model.rescuing -= 1;
-                model.busy[Urgency::Ordinary as usize] += 1;
-            }
-            Event::RescueFailed => {
-                model.rescuing -= 1;
-                model.has_failed_again = true;
-                model.ledger.rescue_failed();
-            }
+            Event::Admit(urgency) => model.admit(urgency),
+            Event::AdmitPatiently => model.admit_patiently(),
+            Event::Overdue => model.overdue(),
+            Event::Started(urgency) => model.started(urgency),
+            Event::SpawnFailed(urgency) => model.spawn_failed(urgency),
+            Event::Finished(urgency) => model.finished(urgency),
+            Event::IdleExpired => model.idle_expired(),
+            Event::Close => model.close(),
+            Event::RescueStarted => model.rescue_started(),
+            Event::RescueFailed => model.rescue_failed(),
         }
         model.has_waited &= model.ledger.queued > 0;
         model
+    }
+
+    fn admit(&mut self, urgency: Urgency) {
+        let before = self.ledger.clone();
+        let admission = self.ledger.admit(urgency, false);
+        check_admission(&before, urgency, admission);
+        self.apply(urgency, admission);
+    }
+
+    fn admit_patiently(&mut self) {
+        let before = self.ledger.clone();
+        let admission = self.ledger.admit(Urgency::Ordinary, true);
+        if admission == Admission::Queue {
+            assert!(before.workers > before.urgent + before.idle, "a worker will come");
+            self.has_waited = true;
+        } else {
+            check_admission(&before, Urgency::Ordinary, admission);
+        }
+        self.apply(Urgency::Ordinary, admission);
+    }
+
+    fn overdue(&mut self) {
+        let before = self.ledger.clone();
+        let admission = self.ledger.overdue();
+        assert_eq!(
+            admission == Admission::Queue,
+            before.is_short(),
+            "a worker is woken if one is available"
+        );
+        if admission != Admission::Queue {
+            assert_eq!(self.ledger.queued + 1, before.queued);
+            self.apply(Urgency::Ordinary, admission);
+        }
+    }
+
+    fn started(&mut self, urgency: Urgency) {
+        self.starting[urgency as usize] -= 1;
+        self.busy[urgency as usize] += 1;
+    }
+
+    fn spawn_failed(&mut self, urgency: Urgency) {
+        self.starting[urgency as usize] -= 1;
+        self.has_failed = true;
+        let admission = self.ledger.spawn_failed(urgency);
+        assert!(
+            !matches!(admission, Admission::Spawn | Admission::Closed),
+            "a failed start is not retried"
+        );
+        self.apply(urgency, admission);
+        self.rescuing += usize::from(self.ledger.rescue());
+    }
+
+    fn finished(&mut self, urgency: Urgency) {
+        self.busy[urgency as usize] -= 1;
+        match self.ledger.finished(urgency) {
+            Next::TakeQueued => self.busy[Urgency::Ordinary as usize] += 1,
+            Next::Idle | Next::Retire => {}
+        }
+    }
+
+    fn idle_expired(&mut self) {
+        let before = self.ledger.clone();
+        match self.ledger.idle_expired() {
+            Some(Next::TakeQueued) => self.busy[Urgency::Ordinary as usize] += 1,
+            Some(next) => {
+                assert_eq!(next, Next::Retire);
+                assert!(before.workers > before.limits.threads_min);
+            }
+            None => assert!(before.workers <= before.limits.threads_min),
+        }
+    }
+
+    fn close(&mut self) {
+        self.busy[Urgency::Ordinary as usize] += self.ledger.close();
+        self.rescuing += usize::from(self.ledger.rescue());
+    }
+
+    fn rescue_started(&mut self) {
+        self.rescuing -= 1;
+        self.busy[Urgency::Ordinary as usize] += 1;
+    }
+
+    fn rescue_failed(&mut self) {
+        self.rescuing -= 1;
+        self.has_failed_again = true;
+        self.ledger.rescue_failed();
     }
 
     fn apply(&mut self, urgency: Urgency, admission: Admission) {
@@ -170,26 +193,6 @@ impl Model {
                 assert_eq!(urgency, Urgency::Ordinary, "an urgent task never waits");
             }
             Admission::Refuse | Admission::Closed => {}
-        }
-    }
-
-    fn check_admission(&self, urgency: Urgency, admission: Admission) {
-        let Ledger { limits, workers, idle, urgent, queued, closed } = self.ledger;
-        let has_reserve = workers < limits.threads_max + limits.urgent_reserve;
-        let may_spawn = match urgency {
-            Urgency::Ordinary => has_reserve && workers - urgent < limits.threads_max,
-            Urgency::Urgent => has_reserve,
-        };
-        let no_worker_to_be_had = idle == 0 && !may_spawn;
-        match admission {
-            Admission::Closed => assert!(closed),
-            Admission::Wake => assert!(idle > 0),
-            Admission::Spawn => assert!(idle == 0 && may_spawn),
-            Admission::Queue => assert!(no_worker_to_be_had && workers > urgent),
-            Admission::Refuse => {
-                let may_not_wait = urgency == Urgency::Urgent || workers == urgent;
-                assert!(no_worker_to_be_had && (may_not_wait || queued == limits.queue_capacity));
-            }
         }
     }
 
@@ -248,6 +251,27 @@ impl Model {
             model.ledger.queued == 0 || may_strand,
             "a closed pool runs all accepted tasks: {self:?}"
         );
+    }
+}
+
+/// Checks the admission of a task that waits only if no worker is available.
+fn check_admission(before: &Ledger, urgency: Urgency, admission: Admission) {
+    let Ledger { limits, workers, idle, urgent, queued, closed } = *before;
+    let has_reserve = workers < limits.threads_max + limits.urgent_reserve;
+    let may_spawn = match urgency {
+        Urgency::Ordinary => has_reserve && workers - urgent < limits.threads_max,
+        Urgency::Urgent => has_reserve,
+    };
+    let no_worker_to_be_had = idle == 0 && !may_spawn;
+    match admission {
+        Admission::Closed => assert!(closed),
+        Admission::Wake => assert!(idle > 0),
+        Admission::Spawn => assert!(idle == 0 && may_spawn),
+        Admission::Queue => assert!(no_worker_to_be_had && workers > urgent),
+        Admission::Refuse => {
+            let may_not_wait = urgency == Urgency::Urgent || workers == urgent;
+            assert!(no_worker_to_be_had && (may_not_wait || queued == limits.queue_capacity));
+        }
     }
 }
 
