@@ -127,8 +127,8 @@ fn optional_values_are_options() {
     check(&client.get("/extension").send(), expect!["200 None"]);
 }
 
-#[test]
-fn validation_errors_are_listed_by_field() {
+/// An app whose routes validate what they extract.
+fn validating() -> TestClient {
     let app = App::new()
         .post("/json", |Valid(Json(order)): Valid<Json<Order>>| show(order.items.len()))
         .post("/form", |Valid(Form(search)): Valid<Form<Search>>| {
@@ -143,17 +143,23 @@ fn validation_errors_are_listed_by_field() {
             >|
              -> Result<String> { Ok(order?.mail.clone()) },
         );
-    let client = showing_errors(app);
-    let json = |path: &str, content: &str| {
-        client.post(path).header("content-type", JSON).body(content).send()
-    };
+    showing_errors(app)
+}
+
+fn post_json(client: &TestClient, path: &str, content: &str) -> TestResponse {
+    client.post(path).header("content-type", JSON).body(content).send()
+}
+
+#[test]
+fn validation_errors_are_listed_by_field() {
+    let client = validating();
     let wrong = r#"{"mail":"nobody","items":[{"name":"x","count":1},{"name":"","count":0}]}"#;
     check(
-        &json("/json", r#"{"mail":"a@b.cd","items":[{"name":"x","count":1}]}"#),
+        &post_json(&client, "/json", r#"{"mail":"a@b.cd","items":[{"name":"x","count":1}]}"#),
         expect!["200 1"],
     );
     check(
-        &json("/json", wrong),
+        &post_json(&client, "/json", wrong),
         expect![[r#"
         422 3 fields are not valid
           items[1].count: lower than 1
@@ -161,26 +167,18 @@ fn validation_errors_are_listed_by_field() {
           mail: not a valid email: value is missing `@`"#]],
     );
     check(
-        &json("/json", r#"{"mail":"nobody","items":[]}"#),
+        &post_json(&client, "/json", r#"{"mail":"nobody","items":[]}"#),
         expect![[r#"
         422 `mail` is not valid: not a valid email: value is missing `@`
           mail: not a valid email: value is missing `@`"#]],
     );
     check(
-        &json("/json", "{"),
-        expect!["400 the content is not JSON: EOF while parsing an object at line 1 column 1"],
-    );
-    check(
-        &json("/question", wrong),
+        &post_json(&client, "/question", wrong),
         expect![[r#"
         422 3 fields are not valid
           items[1].count: lower than 1
           items[1].name: length is lower than 1
           mail: not a valid email: value is missing `@`"#]],
-    );
-    check(
-        &json("/question", "{"),
-        expect!["400 the content is not JSON: EOF while parsing an object at line 1 column 1"],
     );
     check(
         &client.post("/form").header("content-type", FORM).body("q=a").send(),
@@ -194,17 +192,35 @@ fn validation_errors_are_listed_by_field() {
         422 `q` is not valid: length is lower than 2
           q: length is lower than 2"#]],
     );
+}
+
+#[test]
+fn what_cannot_be_read_is_rejected_before_its_validation() {
+    let client = validating();
+    check(
+        &post_json(&client, "/json", "{"),
+        expect!["400 the content is not JSON: EOF while parsing an object at line 1 column 1"],
+    );
+    check(
+        &post_json(&client, "/question", "{"),
+        expect!["400 the content is not JSON: EOF while parsing an object at line 1 column 1"],
+    );
     check(
         &client.get("/query").send(),
         expect![[r#"
         400 the query cannot be read: `q` is wrong: missing field `q`
           q: missing field `q`"#]],
     );
+}
+
+#[test]
+fn only_the_first_of_many_validation_errors_are_listed() {
+    let client = validating();
     let many = format!(
         r#"{{"mail":"a@b.cd","items":[{}]}}"#,
         [r#"{"name":"","count":1}"#; 5_000].join(",")
     );
-    let answer = json("/json", &many);
+    let answer = post_json(&client, "/json", &many);
     answer.assert_status(422);
     assert!(
         answer.text().starts_with("5000 fields are not valid; these are the first\n"),

@@ -10,34 +10,10 @@ fn a_json_rejection_names_the_place() {
         expect![[r#"200 Order { mail: "a@b.c", items: [Item { name: "x", count: 1 }] }"#]],
     );
     check(
-        &post(&client, "text/json", "{}"),
-        expect!["415 the content must be JSON: send `content-type: application/json`"],
-    );
-    check(
-        &client.post("/").body("{}").send(),
-        expect!["415 the content must be JSON: send `content-type: application/json`"],
-    );
-    check(
-        &post(&client, JSON, ""),
-        expect!["400 the content is not JSON: EOF while parsing a value at line 1 column 0"],
-    );
-    check(
-        &post(&client, JSON, r#"{"mail":"#),
-        expect!["400 the content is not JSON: EOF while parsing a value at line 1 column 8"],
-    );
-    check(
         &post(&client, JSON, "{} {}"),
         expect![[r#"
         422 `mail` is wrong: missing field `mail` at line 1 column 2
           mail: missing field `mail` at line 1 column 2"#]],
-    );
-    check(
-        &post(&client, JSON, r#"{"mail":"a","items":[]} x"#),
-        expect!["400 the content is not JSON: trailing characters at line 1 column 25"],
-    );
-    check(
-        &post(&client, JSON, b"{\"mail\":\"\xff\"}"),
-        expect!["400 the content is not JSON: invalid unicode code point at line 1 column 10"],
     );
     check(
         &post(&client, JSON, r#"{"mail":1,"items":[]}"#),
@@ -67,12 +43,6 @@ fn a_json_rejection_names_the_place() {
         422 `items[0].count` is wrong: missing field `count` at line 1 column 33
           items[0].count: missing field `count` at line 1 column 33"#]],
     );
-    let any =
-        showing_errors(App::new().post("/", |Json(any): Json<serde_json::Value>| any.to_string()));
-    check(
-        &post(&any, JSON, "[".repeat(100_000)),
-        expect!["400 the content is not JSON: recursion limit exceeded at line 1 column 128"],
-    );
     check(
         &post(&client, JSON, "[".repeat(100_000)),
         expect![[r#"
@@ -85,6 +55,46 @@ fn a_json_rejection_names_the_place() {
             "422 the content is not as expected: invalid length 0, expected struct Order with 2 \
              elements at line 1 column 2"
         ],
+    );
+}
+
+#[test]
+fn content_of_another_type_is_not_read_as_json() {
+    let client = showing_errors(App::new().post("/", |Json(order): Json<Order>| show(order)));
+    check(
+        &post(&client, "text/json", "{}"),
+        expect!["415 the content must be JSON: send `content-type: application/json`"],
+    );
+    check(
+        &client.post("/").body("{}").send(),
+        expect!["415 the content must be JSON: send `content-type: application/json`"],
+    );
+}
+
+#[test]
+fn malformed_json_is_a_400_with_line_and_column() {
+    let client = showing_errors(App::new().post("/", |Json(order): Json<Order>| show(order)));
+    check(
+        &post(&client, JSON, ""),
+        expect!["400 the content is not JSON: EOF while parsing a value at line 1 column 0"],
+    );
+    check(
+        &post(&client, JSON, r#"{"mail":"#),
+        expect!["400 the content is not JSON: EOF while parsing a value at line 1 column 8"],
+    );
+    check(
+        &post(&client, JSON, r#"{"mail":"a","items":[]} x"#),
+        expect!["400 the content is not JSON: trailing characters at line 1 column 25"],
+    );
+    check(
+        &post(&client, JSON, b"{\"mail\":\"\xff\"}"),
+        expect!["400 the content is not JSON: invalid unicode code point at line 1 column 10"],
+    );
+    let any =
+        showing_errors(App::new().post("/", |Json(any): Json<serde_json::Value>| any.to_string()));
+    check(
+        &post(&any, JSON, "[".repeat(100_000)),
+        expect!["400 the content is not JSON: recursion limit exceeded at line 1 column 128"],
     );
 }
 
@@ -128,10 +138,14 @@ fn a_query_rejection_names_the_field() {
     );
 }
 
+fn reading_forms() -> TestClient {
+    let read = |Form(search): Form<Search>| show(search);
+    showing_errors(App::new().route("/", get(read).post(read).put(read)))
+}
+
 #[test]
 fn a_form_is_in_the_content_or_in_the_query() {
-    let read = |Form(search): Form<Search>| show(search);
-    let client = showing_errors(App::new().route("/", get(read).post(read).put(read)));
+    let client = reading_forms();
     check(
         &post(&client, "Application/X-WWW-Form-Urlencoded; charset=UTF-8", "q=a&page="),
         expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]],
@@ -151,6 +165,11 @@ fn a_form_is_in_the_content_or_in_the_query() {
              application/x-www-form-urlencoded`"
         ],
     );
+}
+
+#[test]
+fn a_form_rejection_names_the_field() {
+    let client = reading_forms();
     check(
         &post(&client, FORM, "q=a&page=x"),
         expect![[r#"
@@ -181,6 +200,11 @@ fn a_form_is_in_the_content_or_in_the_query() {
         400 the form cannot be read: `q` is not UTF-8
           q: is not UTF-8"#]],
     );
+}
+
+#[test]
+fn a_form_that_is_too_large_is_a_413() {
+    let client = reading_forms();
     check(
         &post(&client, FORM, "a=&".repeat(10_001)),
         expect![
@@ -247,20 +271,6 @@ fn a_header_rejection_names_the_header() {
         .get("/maybe", |cats: Option<Header<Cats>>| show(cats.map(|cats| cats.0.0)))
         .get("/own", |cats: Result<Header<Cats>, HeaderRejection>| {
             show(cats.map_err(|error| error.problem).is_err())
-        })
-        .get("/accept", |Header(accept): Header<Accept>| {
-            show(accept.best_of(&["text/html", "text/plain"]))
-        })
-        .get(
-            "/some",
-            |Header(host): Header<Host>,
-             agent: Option<Header<UserAgent>>,
-             origin: Option<Header<Origin>>| {
-                format!("{} {:?} {agent:?} {origin:?}", host.name(), host.port())
-            },
-        )
-        .post("/", |Header(content_type): Header<ContentType>| {
-            show(content_type.parameter("charset"))
         });
     let client = showing_errors(app);
     check(&client.get("/cats").header("x-cats", "3").send(), expect!["200 3"]);
@@ -291,6 +301,26 @@ fn a_header_rejection_names_the_header() {
           X-Cats: is wrong: invalid digit found in string"#]],
     );
     check(&client.get("/own").send(), expect!["200 true"]);
+}
+
+#[test]
+fn the_framework_parses_common_headers() {
+    let app = App::new()
+        .get("/accept", |Header(accept): Header<Accept>| {
+            show(accept.best_of(&["text/html", "text/plain"]))
+        })
+        .get(
+            "/some",
+            |Header(host): Header<Host>,
+             agent: Option<Header<UserAgent>>,
+             origin: Option<Header<Origin>>| {
+                format!("{} {:?} {agent:?} {origin:?}", host.name(), host.port())
+            },
+        )
+        .post("/", |Header(content_type): Header<ContentType>| {
+            show(content_type.parameter("charset"))
+        });
+    let client = showing_errors(app);
     let accept =
         client.get("/accept").header("accept", "text/html;q=0.2").header("accept", "text/plain");
     check(&accept.send(), expect![[r#"200 Some("text/plain")"#]]);
