@@ -64,32 +64,44 @@ fn small(mut form: Multipart) -> Result<String> {
     Ok(format!("{lengths:?}"))
 }
 
+/// A form with a text and a file.
+fn two_fields() -> String {
+    form(&[
+        ("name=\"title\"", "A cat"),
+        ("name=photo; filename=\"a/cat.png\"\r\nContent-Type: image/png", "meow"),
+    ])
+}
+
+fn send(client: &TestClient, content_type: &str, content: impl Into<Vec<u8>>) -> TestResponse {
+    client.post("/").header("content-type", content_type).body(content).send()
+}
+
 #[test]
 fn fields_are_read_in_order() {
     let client = showing_errors(App::new().post("/", list));
-    let send = |content_type: &str, content: &str| {
-        client.post("/").header("content-type", content_type).body(content).send()
-    };
-    let two = form(&[
-        ("name=\"title\"", "A cat"),
-        ("name=photo; filename=\"a/cat.png\"\r\nContent-Type: image/png", "meow"),
-    ]);
+    let two = two_fields();
     check(
-        &send(TYPE, &two),
+        &send(&client, TYPE, two),
         expect![[r#"
         200 title None None "A cat"
         photo Some("cat.png") Some("image/png") "meow"
     "#]],
     );
-    check(&send("multipart/form-data; boundary=\"xyz\"", &form(&[])), expect!["200 "]);
+    check(&send(&client, "multipart/form-data; boundary=\"xyz\"", form(&[])), expect!["200 "]);
+}
+
+#[test]
+fn only_a_content_type_with_a_boundary_is_a_form() {
+    let client = showing_errors(App::new().post("/", list));
+    let two = two_fields();
     check(
-        &send("multipart/mixed; boundary=xyz", &two),
+        &send(&client, "multipart/mixed; boundary=xyz", two.as_str()),
         expect![
             "415 the content must be a form with files: send `content-type: multipart/form-data`"
         ],
     );
     check(
-        &send("multipart/form-data", &two),
+        &send(&client, "multipart/form-data", two.as_str()),
         expect!["400 the content type has no valid `boundary` of 1 to 70 characters"],
     );
     check(
@@ -109,35 +121,43 @@ fn fields_are_read_in_order() {
             "415 the content must be a form with files: send `content-type: multipart/form-data`"
         ],
     );
+}
+
+#[test]
+fn a_malformed_form_is_a_400_with_its_place() {
+    let client = showing_errors(App::new().post("/", list));
+    let two = two_fields();
     check(
-        &send(TYPE, ""),
+        &send(&client, TYPE, ""),
         expect![
             "400 the form is malformed before the first part, at byte 0: it ends before the final \
              boundary"
         ],
     );
     check(
-        &send(TYPE, &two[..two.len() - 6]),
+        &send(&client, TYPE, &two[..two.len() - 6]),
         expect![
             "400 the form is malformed in part 2, at byte 171: it ends before the final boundary"
         ],
     );
     check(
-        &send(TYPE, &form(&[("filename=x", "")])),
+        &send(&client, TYPE, form(&[("filename=x", "")])),
         expect![
             "400 the form is malformed in part 1, at byte 5: the head of the part needs one \
              `Content-Disposition: form-data` with one name"
         ],
     );
+}
+
+#[test]
+fn a_text_that_is_not_utf8_is_a_400() {
+    let client = showing_errors(App::new().post("/", list));
     let not_utf8 = [
         form(&[("name=a", "")]).replace("--xyz--\r\n", "").as_bytes(),
         b"--xyz\r\nContent-Disposition: form-data; name=b\r\n\r\nab\xff\r\n--xyz--",
     ]
     .concat();
-    check(
-        &client.post("/").header("content-type", TYPE).body(not_utf8).send(),
-        expect!["400 `b` is not UTF-8 from byte 2 on"],
-    );
+    check(&send(&client, TYPE, not_utf8), expect!["400 `b` is not UTF-8 from byte 2 on"]);
 }
 
 #[test]
