@@ -113,6 +113,10 @@ fn after_an_upgrade_the_connection_belongs_to_another_protocol() {
         None, then Some(Close(Upgraded))
     "#]],
     );
+}
+
+#[test]
+fn a_426_lists_upgrade_in_its_connection_header() {
     check(
         GET,
         426,
@@ -143,6 +147,10 @@ fn after_an_upgrade_the_connection_belongs_to_another_protocol() {
         None, then Some(Close(PeerAsked))
     "#]],
     );
+}
+
+#[test]
+fn only_a_connect_that_succeeds_ends_http() {
     check(
         CONNECT,
         200,
