@@ -13,20 +13,7 @@ pub(crate) fn run() -> Run {
     Run {
         format: FORMAT,
         target: "http://127.0.0.1:8080/plain?a=<b>&c".to_owned(),
-        load: Load {
-            protocol: "http".to_owned(),
-            connections: 64,
-            threads: 2,
-            is_blocking: false,
-            depth: 1,
-            keep_alive: true,
-            rate: Some(20_000.0),
-            duration_seconds: Some(4.0),
-            requests: None,
-            warmup_seconds: 1.0,
-            request_bytes: 47,
-            holds: false,
-        },
+        load: load(),
         seconds: 4.0,
         requests: 80_000,
         responses: 79_900,
@@ -58,18 +45,24 @@ pub(crate) fn run() -> Run {
             kept_waiting: 0.01,
         },
         server: Some(CpuTime { user: 0.1, system: 0.4 }),
-        timeline: Timeline {
-            seconds_per_interval: 0.5,
-            intervals: (0..8)
-                .map(|index| Interval {
-                    responses: 10_000 - index * 1000 * (index % 2),
-                    errors: index % 3,
-                    p50: 400_000,
-                    p99: 900_000 + index * 100_000,
-                    max: 2_000_000,
-                })
-                .collect(),
-        },
+        timeline: timeline(),
+    }
+}
+
+fn load() -> Load {
+    Load {
+        protocol: "http".to_owned(),
+        connections: 64,
+        threads: 2,
+        is_blocking: false,
+        depth: 1,
+        keep_alive: true,
+        rate: Some(20_000.0),
+        duration_seconds: Some(4.0),
+        requests: None,
+        warmup_seconds: 1.0,
+        request_bytes: 47,
+        holds: false,
     }
 }
 
@@ -77,4 +70,19 @@ fn latency(divisor: u64) -> Latency {
     let mut histogram = Histogram::new();
     (1..=10_000).for_each(|index| histogram.record(100_000 + index * index / divisor));
     histogram.summary()
+}
+
+fn timeline() -> Timeline {
+    Timeline {
+        seconds_per_interval: 0.5,
+        intervals: (0..8)
+            .map(|index| Interval {
+                responses: 10_000 - index * 1000 * (index % 2),
+                errors: index % 3,
+                p50: 400_000,
+                p99: 900_000 + index * 100_000,
+                max: 2_000_000,
+            })
+            .collect(),
+    }
 }

@@ -58,9 +58,8 @@ fn attribute<'a>(of: &'a Value, key: &str) -> &'a Value {
     &found.unwrap_or_else(|| panic!("no {key} in {attributes:?}"))["value"]
 }
 
-#[test]
-fn a_foreign_decoder_reads_the_spans() {
-    let Some(python) = python() else { return };
+/// Exports a failed request, with fields of every kind. Returns what the collector receives.
+fn exported_request() -> Vec<u8> {
     let collector = Collector::start();
     exporting(otlp(&collector.url()), |exporter| {
         let request = info_span!(
@@ -83,7 +82,13 @@ fn a_foreign_decoder_reads_the_spans() {
         drop(request);
         assert!(exporter.flush(SOON));
     });
-    let content = collector.next().1;
+    collector.next().1
+}
+
+#[test]
+fn a_foreign_decoder_reads_the_spans() {
+    let Some(python) = python() else { return };
+    let content = exported_request();
     let own = decode::request(&content).1.remove(0);
     let decoded = decode_in(&python, &content);
     let resource_spans = &decoded["resourceSpans"][0];
