@@ -89,6 +89,31 @@ fn draw(page: &str) -> Result<String, String> {
         WIDTH - 1.0,
         HEIGHT - 1.0
     );
+    draw_axes(&mut svg, waits);
+    let _ = writeln!(
+        svg,
+        "<text class=\"note\" x=\"20\" y=\"{}\">How long each handler waits. Two cores, which the \
+         load generator shares.</text>\n<text class=\"note\" x=\"20\" y=\"{}\">marked: sent to a \
+         pool of threads by hand; with may, its own sleep instead of the system's. Go has nothing \
+         to mark.</text>",
+        BOTTOM + 48.0,
+        BOTTOM + 70.0
+    );
+    for ((label, class, points), name_y) in curves.iter().zip(name_positions(&curves)) {
+        draw_curve(&mut svg, class, points, waits);
+        let _ = writeln!(
+            svg,
+            "\n<text class=\"name {class}\" x=\"{}\" y=\"{:.1}\">{label}</text>",
+            LEFT - 10.0,
+            name_y + 4.0
+        );
+    }
+    svg.push_str("</svg>\n");
+    Ok(svg)
+}
+
+/// Draws a line for each step of the requests/s, and writes the waits below.
+fn draw_axes(svg: &mut String, waits: &[Point]) {
     let mut rate = 0.0;
     while rate <= RATE_MAX {
         let y = y_of(rate);
@@ -111,34 +136,19 @@ fn draw(page: &str) -> Result<String, String> {
             point.wait
         );
     }
-    let _ = writeln!(
-        svg,
-        "<text class=\"note\" x=\"20\" y=\"{}\">How long each handler waits. Two cores, which the \
-         load generator shares.</text>\n<text class=\"note\" x=\"20\" y=\"{}\">marked: sent to a \
-         pool of threads by hand; with may, its own sleep instead of the system's. Go has nothing \
-         to mark.</text>",
-        BOTTOM + 48.0,
-        BOTTOM + 70.0
-    );
-    for ((label, class, points), name_y) in curves.iter().zip(name_positions(&curves)) {
-        let places: Vec<_> = points
-            .iter()
-            .map(|point| format!("{:.1},{:.1}", x_of(point.us, waits), y_of(point.rate)))
-            .collect();
-        let _ = write!(svg, "<polyline class=\"{class}\" points=\"{}\"/>", places.join(" "));
-        for point in points {
-            let (x, y) = (x_of(point.us, waits), y_of(point.rate));
-            let _ = write!(svg, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
-        }
-        let _ = writeln!(
-            svg,
-            "\n<text class=\"name {class}\" x=\"{}\" y=\"{:.1}\">{label}</text>",
-            LEFT - 10.0,
-            name_y + 4.0
-        );
+}
+
+/// Draws the points of a server and the line through them.
+fn draw_curve(svg: &mut String, class: &str, points: &[Point], waits: &[Point]) {
+    let places: Vec<_> = points
+        .iter()
+        .map(|point| format!("{:.1},{:.1}", x_of(point.us, waits), y_of(point.rate)))
+        .collect();
+    let _ = write!(svg, "<polyline class=\"{class}\" points=\"{}\"/>", places.join(" "));
+    for point in points {
+        let (x, y) = (x_of(point.us, waits), y_of(point.rate));
+        let _ = write!(svg, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
-    svg.push_str("</svg>\n");
-    Ok(svg)
 }
 
 /// The rows of one server: `| 50 µs | framework | 39,695 (33,913..45,081) | ...`.

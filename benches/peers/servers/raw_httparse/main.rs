@@ -45,6 +45,27 @@ struct Connection {
     wants_json: bool,
 }
 
+impl Connection {
+    /// Takes from a head how long the content is and whether the connection stays open.
+    #[inline]
+    fn begin_request(&mut self, request: &httparse::Request<'_, '_>) {
+        self.owed = true;
+        let is_old = request.version == Some(0);
+        self.closing = is_old;
+        self.is_told_kept = false;
+        for header in &*request.headers {
+            if header.name.eq_ignore_ascii_case("content-length") {
+                let digits = str::from_utf8(header.value).unwrap_or("");
+                self.body_left = digits.parse().unwrap_or(0);
+            } else if header.name.eq_ignore_ascii_case("connection") {
+                self.is_told_kept = is_old && header.value.eq_ignore_ascii_case(b"keep-alive");
+                self.closing =
+                    !self.is_told_kept && (is_old || header.value.eq_ignore_ascii_case(b"close"));
+            }
+        }
+    }
+}
+
 struct Reference {
     input: Box<[u8]>,
     output: Vec<u8>,
@@ -159,21 +180,7 @@ impl Reference {
                     return;
                 }
             }
-            connection.owed = true;
-            let is_old = request.version == Some(0);
-            connection.closing = is_old;
-            connection.is_told_kept = false;
-            for header in &*request.headers {
-                if header.name.eq_ignore_ascii_case("content-length") {
-                    let digits = str::from_utf8(header.value).unwrap_or("");
-                    connection.body_left = digits.parse().unwrap_or(0);
-                } else if header.name.eq_ignore_ascii_case("connection") {
-                    connection.is_told_kept =
-                        is_old && header.value.eq_ignore_ascii_case(b"keep-alive");
-                    connection.closing = !connection.is_told_kept
-                        && (is_old || header.value.eq_ignore_ascii_case(b"close"));
-                }
-            }
+            connection.begin_request(&request);
             let target = request.path.unwrap_or("");
             connection.wants_json = target == "/json";
             if target.starts_with("/sleep") {
