@@ -58,6 +58,7 @@ fn a_client_reads_unmasked_frames() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_breaks_the_protocol_is_refused() {
     use ProtocolError::*;
     let rows: &[(&str, Vec<u8>, ProtocolError)] = &[

@@ -157,6 +157,7 @@ fn a_redirect_has_no_dot_segments() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn implied_methods_are_answered() {
     let app = App::new()
         .get("/get", || "got")

@@ -39,6 +39,7 @@ fn check(method: &str, lines: &[(&str, &str)], expected: Verdict) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn conditions_are_evaluated_in_the_order_of_the_rfc() {
     use Verdict::{Failed, Malformed, NotModified, Proceed};
     let rows: &[Row<'_>] = &[
