@@ -6,8 +6,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use filoplume_http1::hex_digits;
-use filoplume_runtime::Response;
-use http::HeaderName;
 
 /// Longest ID. A W3C `traceparent` has 55 characters.
 pub(crate) const ID_BYTES_MAX: usize = 64;
@@ -90,22 +88,6 @@ impl Eq for RequestId {}
 impl Hash for RequestId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_bytes().hash(state);
-    }
-}
-
-/// The header that has the request's ID, as an extension of a response in which it is not
-/// [`DEFAULT`](Self::DEFAULT).
-#[derive(Clone)]
-pub(crate) struct RequestIdHeader(pub(crate) HeaderName);
-
-impl RequestIdHeader {
-    pub(crate) const DEFAULT: &str = "x-request-id";
-
-    /// Returns the ID of the request from its response, if it has one.
-    pub(crate) fn id_of(response: &Response) -> Option<String> {
-        let renamed = response.extensions().get::<Self>();
-        let name = renamed.map_or(Self::DEFAULT, |Self(name)| name.as_str());
-        String::from_utf8(response.headers().get(name)?.to_vec()).ok()
     }
 }
 

@@ -9,10 +9,10 @@ use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 pub use crate::core::request_id::RequestId;
-use crate::core::request_id::RequestIdHeader;
 use crate::extract::ExtensionRejection;
 use crate::middleware::catch_panic::run_catching_panics;
 use crate::middleware::random_id::random_request_id;
+use crate::observe::RequestIdHeader;
 
 /// Gives each request an ID. Handlers take it as a [`RequestId`], the [`Logger`](super::Logger)
 /// logs it, and the response has it as `x-request-id`.

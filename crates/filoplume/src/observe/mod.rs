@@ -7,6 +7,7 @@
 mod busiest;
 mod counts;
 mod histogram;
+mod id_header;
 mod open_metrics;
 mod pace;
 mod report;
@@ -25,12 +26,12 @@ use std::time::Instant;
 
 use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
 
-use crate::core::request_id::RequestIdHeader;
 use crate::log::log_without_subscriber;
 #[cfg(feature = "console")]
 pub(crate) use busiest::Busiest;
 use counts::{Counts, OnShard};
 use histogram::Histogram;
+pub(crate) use id_header::RequestIdHeader;
 pub(crate) use open_metrics::CONTENT_TYPE;
 use open_metrics::labels;
 use pace::Pace;
