@@ -115,20 +115,39 @@ fn a_stream_longer_than_the_bound_of_its_reader_is_too_large() {
     assert_eq!(client.response().text(), "5 bytes");
 }
 
+/// Sends the content of a request as the body of its response.
+struct Mirrors {
+    status: u16,
+}
+
+impl Service for Mirrors {
+    fn plan(&self, _: &mut Request) -> Plan {
+        Plan::new().streamed()
+    }
+
+    fn call(&self, request: Request) -> Response {
+        let mut response = Response::new(self.status);
+        response.set_stream(request.into_body());
+        response
+    }
+}
+
+#[test]
+fn a_body_that_a_status_does_not_allow_returns_its_content() {
+    let server = TestServer::start(Mirrors { status: 204 });
+    let mut client = server.client();
+    for length in [10, 100_000] {
+        client.send(format!("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(pattern(length));
+        let response = client.response();
+        assert_eq!(response.status, 204);
+        assert!(!response.closes(), "the content was complete");
+    }
+}
+
 #[test]
 fn a_body_may_be_the_response_while_it_is_read() {
-    struct Mirrors;
-    impl Service for Mirrors {
-        fn plan(&self, _: &mut Request) -> Plan {
-            Plan::new().streamed()
-        }
-        fn call(&self, request: Request) -> Response {
-            let mut response = Response::default();
-            response.set_stream(request.into_body());
-            response
-        }
-    }
-    let server = TestServer::start(Mirrors);
+    let server = TestServer::start(Mirrors { status: 200 });
     let mut client = server.client();
     for length in [0, 10, 100_000, 5_000_000] {
         let content = pattern(length);

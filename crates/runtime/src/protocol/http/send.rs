@@ -222,10 +222,10 @@ impl Http {
                 self.stage = Stage::Pushing(Box::new(pushing));
                 return Responded::Begun;
             }
-            (_, _) => {
+            (body, _) => {
+                // A reader is not needed. If it has the request's content, it returns that now.
+                drop(body);
                 if let Some(returns) = stream {
-                    // The reader is not needed. It was dropped, and returned its part of the
-                    // content.
                     self.end_stream(returns.take(), buffers, config);
                 }
                 self.messages.write_done();
