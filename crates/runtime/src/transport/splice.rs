@@ -143,7 +143,8 @@ impl Transport {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::io::{Read, Seek, SeekFrom};
 
