@@ -65,7 +65,9 @@ pub use crate::error::{Error, Result};
 pub use crate::execution::metrics::{RouteMetrics, Runs, Why};
 pub use crate::execution::stuck::report::Stuck;
 pub use crate::execution::stuck::running::RunningCall;
-pub use crate::execution::stuck::slot::{NotedRequestId, note_request_id, note_request_number};
+pub use crate::execution::stuck::slot::{
+    NotedRequestId, NotedTraceId, note_request_id, note_request_number, note_trace_id,
+};
 pub use crate::execution::stuck::wait::Wait;
 pub use crate::metrics::{LoopMetrics, Metrics, Phase};
 pub use crate::pool::{PoolConfig, PoolError, PoolMetrics, TaskPool};

@@ -128,6 +128,7 @@ fn write_calls(json: &mut Object<'_>, observer: &Observer) {
         json.number("thread_id", u64::from(call.thread_id));
         json.text("route", call.route.as_deref());
         json.text("request_id", call.request_id.as_deref().map(bounded));
+        json.text("trace_id", call.trace_id.as_deref());
         json.milliseconds("running_ms", call.running);
         json.text("runs", runs(call.runs));
         json.text("waits_for", call.wait.as_ref().map(Wait::to_string).as_deref());

@@ -45,13 +45,18 @@ fn reports(app: App, release: impl FnOnce()) -> (Stuck, Stuck) {
     let (sender, reports) = mpsc::channel();
     let config = ServerConfig::default().stuck_after(Duration::from_millis(50));
     let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
-    let app = app.with(middleware::RequestIds::new().trust_incoming(true)).build().unwrap();
+    let app = app
+        .with(middleware::RequestIds::new().trust_incoming(true))
+        .with(middleware::Tracing::new().incoming(middleware::Incoming::Continue))
+        .build()
+        .unwrap();
     server.spawn(Told { app, reports: sender }).unwrap();
     let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
     client
         .write_all(
-            b"GET /7 HTTP/1.1\r\nHost: a\r\nX-Request-Id: id-17\r\nConnection: close\r\n\r\n",
+            b"GET /7 HTTP/1.1\r\nHost: a\r\nX-Request-Id: id-17\r\nConnection: close\r\n\
+              Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\r\n",
         )
         .unwrap();
     let stuck = reports.recv_timeout(DEADLINE).unwrap();
@@ -66,7 +71,7 @@ fn reports(app: App, release: impl FnOnce()) -> (Stuck, Stuck) {
 }
 
 #[test]
-fn a_stuck_handler_is_reported_with_its_route_and_the_id_of_its_request() {
+fn a_stuck_handler_is_reported_with_its_route_and_the_ids_of_its_request() {
     for is_on_pool in [true, false] {
         let (release, released) = mpsc::channel::<()>();
         let released = std::sync::Mutex::new(released);
@@ -76,6 +81,7 @@ fn a_stuck_handler_is_reported_with_its_route_and_the_id_of_its_request() {
         for stuck in [&stuck, &end] {
             assert_eq!(stuck.route.as_deref(), Some("GET /{id}"));
             assert_eq!(stuck.request_id.as_deref(), Some("id-17"));
+            assert_eq!(stuck.trace_id.as_deref(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
         }
         assert!((stuck.has_ended, end.has_ended) == (false, true));
         assert!(stuck.to_string().starts_with("GET /{id}: stuck (#1): it has been"), "{stuck}");

@@ -4,7 +4,7 @@ mod context;
 mod parse;
 mod span;
 
-use filoplume_runtime::{Request, Response};
+use filoplume_runtime::{Request, Response, note_trace_id};
 
 pub use self::context::{SpanId, TraceContext, TraceId};
 use crate::core::error::Result;
@@ -184,7 +184,10 @@ impl Middleware for Tracing {
         let has_id = context.request_id().is_some();
         let span = span::open(&trace, &request, context, self.records_path);
         request.extensions_mut().insert(trace.clone());
+        // Noted for a report if the handler does not return.
+        let noted = note_trace_id(trace.trace_id().get());
         let mut response = span.in_scope(|| run_catching_panics(request, next));
+        drop(noted);
         span::record_response(&span, &response);
         if let Some(id) = context.request_id().filter(|_| !has_id) {
             span.record("request_id", id.as_str());

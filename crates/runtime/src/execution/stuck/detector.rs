@@ -225,6 +225,7 @@ impl<'a> Detector<'a> {
         };
         let (wait, frames) = (self.look)(thread);
         let request_id = slot.as_ref().and_then(|slot| slot.request_id());
+        let trace_id = slot.as_ref().and_then(|slot| slot.trace_id());
         // If this succeeds, all of this belongs to the call.
         let id = self.claim(&late.call)?;
         let route = name_of(reporter, late.route);
@@ -233,6 +234,7 @@ impl<'a> Detector<'a> {
             number: 0,
             route,
             request_id,
+            trace_id,
             running: Duration::from_nanos(now_ns.saturating_sub(late.since_ns)),
             longest: Duration::from_nanos(history.longest_ns(late.route.key)),
             has_ended: false,

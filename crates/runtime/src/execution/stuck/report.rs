@@ -36,6 +36,8 @@ pub struct Stuck {
     pub route: Option<String>,
     /// The ID of the request, if it was [noted](crate::note_request_id).
     pub request_id: Option<String>,
+    /// The ID of its trace, if it was [noted](crate::note_trace_id).
+    pub trace_id: Option<String>,
     /// How long the call has been running, or how long it took in all. For a call that began on an
     /// event loop up to 3 ms too short.
     pub running: Duration,
@@ -73,6 +75,7 @@ impl Stuck {
             number = self.number,
             route = self.route,
             request_id = self.request_id,
+            trace_id = self.trace_id,
             running = ?self.running,
             has_ended = self.has_ended,
             "{self}"
@@ -99,6 +102,9 @@ impl fmt::Display for Stuck {
         }
         if let Some(id) = &self.request_id {
             write!(f, "; request {id}")?;
+        }
+        if let Some(id) = &self.trace_id {
+            write!(f, "; trace {id}")?;
         }
         if let Some(thread) = self.thread.as_ref().filter(|_| !self.has_ended) {
             write!(f, "; thread {thread}")?;

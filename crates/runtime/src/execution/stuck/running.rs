@@ -55,6 +55,8 @@ pub struct RunningCall {
     pub route: Option<String>,
     /// The ID of the request, if it was [noted](crate::note_request_id).
     pub request_id: Option<String>,
+    /// The ID of its trace, if it was [noted](crate::note_trace_id).
+    pub trace_id: Option<String>,
     /// How long it has been running. For a call that began on an event loop up to 3 ms too short.
     pub running: Duration,
     /// Where it began. One that began on an event loop and runs for longer than some milliseconds
@@ -137,12 +139,14 @@ impl Calls {
                 Source::Lost(_) | Source::Kept(_) => threads.get(&found.thread).copied(),
             };
             let request_id = slot.and_then(ThreadSlot::request_id);
+            let trace_id = slot.and_then(ThreadSlot::trace_id);
             // All of this belongs to the call if it has not ended yet.
             self.still_runs(&found.source, turn_of).then(|| RunningCall {
                 thread: slot.and_then(|slot| slot.thread_name.clone()),
                 thread_id: found.thread,
                 route: name_of(reporter, found.route),
                 request_id,
+                trace_id,
                 running: Duration::from_nanos(now_ns.saturating_sub(found.since_ns)),
                 runs: found.source.runs(),
                 wait,

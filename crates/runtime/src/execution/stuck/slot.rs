@@ -44,7 +44,8 @@ pub(crate) struct ThreadSlot {
     route: AtomicU64,
     /// On the clock of the registry.
     since_ns: AtomicU64,
-    id: IdCell,
+    request_id: IdCell,
+    trace_id: IdCell,
 }
 
 /// A running call, as the detector has seen it.
@@ -81,7 +82,8 @@ impl ThreadSlot {
             state: AtomicU64::new(IDLE),
             route: AtomicU64::new(0),
             since_ns: AtomicU64::new(0),
-            id: IdCell::new(),
+            request_id: IdCell::new(),
+            trace_id: IdCell::new(),
         }
     }
 
@@ -179,7 +181,12 @@ impl ThreadSlot {
 
     /// Returns the ID of the request that the thread answers, if it was noted.
     pub(super) fn request_id(&self) -> Option<String> {
-        self.id.read()
+        self.request_id.read()
+    }
+
+    /// Returns the ID of the trace of that request, if it was noted.
+    pub(super) fn trace_id(&self) -> Option<String> {
+        self.trace_id.read()
     }
 }
 
@@ -276,7 +283,8 @@ impl IdCell {
 /// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(answer);
 /// ```
 pub fn note_request_id(id: impl AsRef<[u8]>) -> NotedRequestId {
-    note(|cell| cell.write(id.as_ref()))
+    with_slot(|slot| slot.request_id.write(id.as_ref()));
+    NotedRequestId { of_this_thread: PhantomData }
 }
 
 /// As [`note_request_id`], for an ID that is a number and is shown as 32 hexadecimal digits. It
@@ -288,17 +296,34 @@ pub fn note_request_id(id: impl AsRef<[u8]>) -> NotedRequestId {
 /// ```
 #[inline]
 pub fn note_request_number(id: u128) -> NotedRequestId {
-    note(|cell| cell.write_number(id))
+    with_slot(|slot| slot.request_id.write_number(id));
+    NotedRequestId { of_this_thread: PhantomData }
 }
 
+/// Names the trace of the request that the current thread answers, until the result is dropped.
+/// [`Stuck::trace_id`](crate::Stuck::trace_id) and
+/// [`RunningCall::trace_id`](crate::RunningCall::trace_id) have it as 32 hexadecimal digits. It
+/// costs six stores.
+///
+/// ```
+/// let trace = filoplume_runtime::note_trace_id(0x4bf92f3577b34da6a3ce929d0e0e4736);
+/// drop(trace);
+/// ```
 #[inline]
-fn note(write: impl FnOnce(&IdCell)) -> NotedRequestId {
-    CURRENT.with(|current| {
+pub fn note_trace_id(id: u128) -> NotedTraceId {
+    with_slot(|slot| slot.trace_id.write_number(id));
+    NotedTraceId { of_this_thread: PhantomData }
+}
+
+/// Calls a closure with the slot of this thread, if it serves requests.
+#[inline]
+fn with_slot(change: impl FnOnce(&ThreadSlot)) {
+    // A guard may be dropped while the thread ends.
+    let _ = CURRENT.try_with(|current| {
         if let Some(slot) = current.get() {
-            write(&slot.id);
+            change(slot);
         }
     });
-    NotedRequestId { of_this_thread: PhantomData }
 }
 
 /// The name of the current request, until it is dropped. Returned by [`note_request_id`] and
@@ -318,11 +343,27 @@ pub struct NotedRequestId {
 impl Drop for NotedRequestId {
     #[inline]
     fn drop(&mut self) {
-        let _ = CURRENT.try_with(|current| {
-            if let Some(slot) = current.get() {
-                slot.id.clear();
-            }
-        });
+        with_slot(|slot| slot.request_id.clear());
+    }
+}
+
+/// The trace of the current request, until it is dropped. Returned by [`note_trace_id`].
+///
+/// ```
+/// let trace = filoplume_runtime::note_trace_id(17);
+/// drop(trace);
+/// ```
+#[derive(Debug)]
+#[must_use = "the trace is removed when this is dropped"]
+pub struct NotedTraceId {
+    /// Not `Send`: the trace belongs to the thread.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for NotedTraceId {
+    #[inline]
+    fn drop(&mut self) {
+        with_slot(|slot| slot.trace_id.clear());
     }
 }
 
@@ -423,8 +464,12 @@ mod tests {
             assert_eq!(slot.request_id(), None);
         }
         let noted = note_request_number(0x17f);
+        let noted_trace = note_trace_id(17);
         assert_eq!(slot.request_id().as_deref(), Some("0000000000000000000000000000017f"));
         drop(noted);
+        assert_eq!(slot.trace_id().as_deref(), Some("00000000000000000000000000000011"));
+        drop(noted_trace);
+        assert_eq!(slot.trace_id(), None);
         assert_eq!(slot.request_id(), None);
         let noted = note_request_number(u128::MAX - 1);
         assert_eq!(slot.request_id().as_deref(), Some("fffffffffffffffffffffffffffffffe"));

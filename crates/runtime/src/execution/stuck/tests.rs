@@ -233,6 +233,7 @@ fn a_report_is_one_line_for_people() {
         number: 3,
         route: Some("GET /orders/{id}".to_owned()),
         request_id: Some("4f1c".to_owned()),
+        trace_id: Some("4bf9".to_owned()),
         running: Duration::from_millis(3120),
         longest: Duration::from_millis(850),
         has_ended: false,
@@ -244,11 +245,12 @@ fn a_report_is_one_line_for_people() {
     };
     let expected = "GET /orders/{id}: stuck (#3): it has been running for 3.1 s, longer than ever \
                     (850 ms), and its thread reads from a socket with 10.0.0.5:5432; request 4f1c; \
-                    thread filoplume-4; 2 more of its calls are late; 1 late calls before were not \
-                    reported; possibly in recv < shop::orders";
+                    trace 4bf9; thread filoplume-4; 2 more of its calls are late; 1 late calls \
+                    before were not reported; possibly in recv < shop::orders";
     assert_eq!(stuck.to_string(), expected);
     let ended = Stuck { has_ended: true, wait: None, frames: Vec::new(), alike: 0, ..stuck };
     let ended = Stuck { running: Duration::from_secs(312), unreported: 0, ..ended };
-    let expected = "GET /orders/{id}: no longer stuck (#3): it took 312 s; request 4f1c";
+    let expected =
+        "GET /orders/{id}: no longer stuck (#3): it took 312 s; request 4f1c; trace 4bf9";
     assert_eq!(ended.to_string(), expected);
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use parking_lot::Mutex;
 
-use super::super::slot::note_request_id;
+use super::super::slot::{note_request_id, note_trace_id};
 use super::super::tests::{Told, look, route, slot};
 use super::*;
 use crate::execution::key::ExecutionKey;
@@ -258,18 +258,19 @@ fn a_service_that_panics_when_it_names_a_route_costs_the_name_only() {
 }
 
 #[test]
-fn the_id_of_a_request_is_that_of_its_thread() {
+fn the_ids_of_a_request_are_those_of_its_thread() {
     let calls = Calls::new(None);
     // The slot of this thread, which is the only one that can note an ID.
     let thread = ThreadSlot::of_this_thread(|| 77);
     calls.lost(of(1, 3), caught(thread.thread, 7, calls.born));
     calls.register(&thread);
-    let noted = note_request_id("17");
-    let id = || {
+    let (noted, noted_trace) = (note_request_id("17"), note_trace_id(18));
+    let ids = || {
         let listed = calls.list_with(&glance, &Told::default(), &no_loop, calls.born);
-        listed[0].request_id.clone()
+        (listed[0].request_id.clone(), listed[0].trace_id.clone())
     };
-    assert_eq!(id().as_deref(), Some("17"));
-    drop(noted);
-    assert_eq!(id(), None);
+    let trace = "00000000000000000000000000000012";
+    assert_eq!(ids(), (Some("17".to_owned()), Some(trace.to_owned())));
+    drop((noted, noted_trace));
+    assert_eq!(ids(), (None, None));
 }
