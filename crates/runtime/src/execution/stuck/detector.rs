@@ -237,6 +237,8 @@ impl<'a> Detector<'a> {
             trace_id,
             running: Duration::from_nanos(now_ns.saturating_sub(late.since_ns)),
             longest: Duration::from_nanos(history.longest_ns(late.route.key)),
+            is_one_of_the_first: !history
+                .is_known(late.route.key, reporter.calls_on_loops(late.route.key)),
             has_ended: false,
             wait: Some(wait),
             thread: slot.and_then(|slot| slot.thread_name.clone()),

@@ -65,12 +65,16 @@ impl History {
     /// Returns the time from which a call of the route is late. `calls` are the calls of the route
     /// that this history does not know.
     pub(super) fn bound_ns(&self, key: ExecutionKey, calls: u64) -> u64 {
-        let entry = &self.entries[key.index()];
-        let ended = u64::from(entry.ended.load(Ordering::Relaxed));
-        let is_known = ended.saturating_add(calls) >= u64::from(CALLS_KNOWN);
-        let times = if is_known { 1 } else { TIMES_FIRST };
+        let times = if self.is_known(key, calls) { 1 } else { TIMES_FIRST };
         let floor_ns = self.floor_ns.saturating_mul(times);
         self.longest_ns(key).saturating_mul(TIMES_LONGEST).max(floor_ns)
+    }
+
+    /// Returns whether enough calls of the route have ended to tell how long they take. `calls` as
+    /// in [`bound_ns`](Self::bound_ns).
+    pub(super) fn is_known(&self, key: ExecutionKey, calls: u64) -> bool {
+        let ended = u64::from(self.entries[key.index()].ended.load(Ordering::Relaxed));
+        ended.saturating_add(calls) >= u64::from(CALLS_KNOWN)
     }
 
     /// Returns how long the longest call took, or 0 if all were too short to matter.

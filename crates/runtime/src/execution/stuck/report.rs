@@ -44,6 +44,8 @@ pub struct Stuck {
     /// How long the longest call of the route took before. Zero if all were short, or there was
     /// none.
     pub longest: Duration,
+    /// Whether the call is one of the first of its route: nothing tells yet how long they take.
+    pub is_one_of_the_first: bool,
     /// Whether the call has returned.
     pub has_ended: bool,
     /// What the thread waits for. `None` at the end.
@@ -91,10 +93,10 @@ impl fmt::Display for Stuck {
             write!(f, "{route}: no longer stuck (#{}): it took {time}", self.number)?;
         } else {
             write!(f, "{route}: stuck (#{}): it has been running for {time}", self.number)?;
-            if self.longest.is_zero() {
-                f.write_str(", longer than ever")?;
-            } else {
-                write!(f, ", longer than ever ({})", Time(self.longest))?;
+            match (self.longest.is_zero(), self.is_one_of_the_first) {
+                (true, true) => f.write_str(", one of the first calls of its route")?,
+                (true, false) => f.write_str(", longer than ever")?,
+                (false, _) => write!(f, ", longer than ever ({})", Time(self.longest))?,
             }
         }
         if let Some(wait) = &self.wait {

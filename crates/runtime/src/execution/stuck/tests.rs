@@ -236,6 +236,7 @@ fn a_report_is_one_line_for_people() {
         trace_id: Some("4bf9".to_owned()),
         running: Duration::from_millis(3120),
         longest: Duration::from_millis(850),
+        is_one_of_the_first: false,
         has_ended: false,
         wait: Some(Wait::Socket { doing: "reads from", peer: Some("10.0.0.5:5432".to_owned()) }),
         thread: Some("filoplume-4".to_owned()),
@@ -248,6 +249,13 @@ fn a_report_is_one_line_for_people() {
                     trace 4bf9; thread filoplume-4; 2 more of its calls are late; 1 late calls \
                     before were not reported; possibly in recv < shop::orders";
     assert_eq!(stuck.to_string(), expected);
+    for (is_one_of_the_first, expected) in [
+        (true, "for 3.1 s, one of the first calls of its route, and its thread"),
+        (false, "for 3.1 s, longer than ever, and its thread"),
+    ] {
+        let stuck = Stuck { longest: Duration::ZERO, is_one_of_the_first, ..stuck.clone() };
+        assert!(stuck.to_string().contains(expected), "{stuck}");
+    }
     let ended = Stuck { has_ended: true, wait: None, frames: Vec::new(), alike: 0, ..stuck };
     let ended = Stuck { running: Duration::from_secs(312), unreported: 0, ..ended };
     let expected =
