@@ -230,9 +230,12 @@ fn refusals_of_the_engine_look_like_errors_of_the_app() {
             answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "),
             "{answer}"
         );
-        for text in
-            ["no thread would be free in time", "0 of 1 permits", "database", "queue_timeout"]
-        {
+        for text in [
+            "no thread or permit would be free in time",
+            "0 of 1 permits",
+            "database",
+            "queue_timeout",
+        ] {
             assert!(answer.contains(text), "{text}: {answer}");
         }
     }

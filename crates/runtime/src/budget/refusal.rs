@@ -31,8 +31,9 @@ pub enum Refusal {
     Late,
     /// The peer did not take its response in time: the connection is closed.
     Stalled,
-    /// No thread would have been free [in time](crate::ServerConfig::queue_timeout): `503`, or a
-    /// closed connection if the response had begun.
+    /// No thread or [permit](crate::Permits) would have been free [in
+    /// time](crate::ServerConfig::queue_timeout): `503`, or a closed connection if the response had
+    /// begun.
     Overloaded,
     /// The memory for the data of all peers is used up: `503`, or a closed connection if the
     /// response had begun. See [`memory_max`](crate::ServerConfig::memory_max).
@@ -112,7 +113,7 @@ impl fmt::Display for Refusal {
             Self::Request(error) => error.fmt(f),
             Self::Late => f.write_str("request did not arrive in time"),
             Self::Stalled => f.write_str("peer did not take its response in time"),
-            Self::Overloaded => f.write_str("no thread would be free in time"),
+            Self::Overloaded => f.write_str("no thread or permit would be free in time"),
             Self::Memory => f.write_str("the memory for the data of all peers is used up"),
             Self::ClientConnections => f.write_str("client has too many connections"),
             Self::ClientThreads => f.write_str("too many threads wait for the client"),
