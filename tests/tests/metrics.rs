@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use filoplume::extract::Observed;
 use filoplume::prelude::*;
-use filoplume::{Phase, RunningApp, ServerConfig};
+use filoplume::{Permits, Phase, RunningApp, ServerConfig};
 use filoplume_tests::{Browser, Client, Gate, eventually};
 
 const MS: Duration = Duration::from_millis(1);
@@ -112,6 +112,33 @@ fn requests_in_progress_and_waiting_ones_are_seen_while_all_threads_are_busy() {
     let queue = "method=\"GET\",route=\"/gate\",phase=\"queue\"";
     let waited = values[&format!("http_server_request_phase_seconds_count{{{queue}}}")];
     assert!(waited >= 3.0, "{waited} waited");
+    app.shutdown();
+}
+
+#[test]
+fn permits_are_shown_with_their_names_and_how_many_are_taken() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let database = Permits::new("database", 3);
+    let app = App::new()
+        .route("/gate", get(move || at_gate.pass()).on_pool().uses(&database))
+        .route("/other", get(|| "other").uses(&database))
+        .metrics("/metrics")
+        .start("127.0.0.1:0")
+        .unwrap();
+    let states = || {
+        let values = scrape(&app);
+        ["taken", "free"].map(|state| {
+            values[&format!("filoplume_permits{{name=\"database\",state=\"{state}\"}}")]
+        })
+    };
+    assert_eq!(states(), [0.0, 3.0]);
+    let mut holder = Client::connect(app.local_addr());
+    holder.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    eventually("one is taken", || states() == [1.0, 2.0]);
+    gate.open();
+    holder.response();
     app.shutdown();
 }
 

@@ -462,7 +462,7 @@ impl App {
             settings.observer.get_or_insert_default();
         }
         if let Some(observer) = &settings.observer {
-            observer.begin(table.names());
+            observer.begin(table.names(), table.permits());
         }
         if settings.is_development {
             tracing::warn!(

@@ -3,6 +3,7 @@
 //! Counters are totals since the start, so readers compute rates from two snapshots. Values that
 //! are not known are `null`. The guide lists the members.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::thread;
@@ -42,7 +43,7 @@ pub(super) fn snapshot(observer: &Observer, viewers: usize) -> String {
         json.seconds("uptime_s", observer.uptime());
         json.text("phase", phase(observer, server));
         write_totals(json, server, &busiest);
-        write_limits(json, server, viewers);
+        write_limits(json, observer, server, viewers);
         write_loops(json, server);
         write_calls(json, observer);
         write_routes(json, server, &busiest);
@@ -90,18 +91,25 @@ fn busy_threads(metrics: &Metrics) -> u64 {
     metrics.pool.threads.saturating_sub(metrics.pool.idle) as u64
 }
 
-fn write_limits(json: &mut Object<'_>, server: Option<&Metrics>, viewers: usize) {
-    let mut limits = Vec::new();
+fn write_limits(
+    json: &mut Object<'_>,
+    observer: &Observer,
+    server: Option<&Metrics>,
+    viewers: usize,
+) {
+    let mut limits: Vec<(Cow<'_, str>, u64, u64)> = Vec::new();
     if let Some(metrics) = server {
-        limits.push(("connections", metrics.connections, metrics.connections_max));
+        limits.push(("connections".into(), metrics.connections, metrics.connections_max));
         // Those that lead loops do not count toward the maximum.
         let threads = busy_threads(metrics).saturating_sub(metrics.loops().len() as u64);
-        limits.push(("threads for handlers", threads, metrics.threads_max as u64));
-        limits.push(("memory", metrics.memory_used as u64, metrics.memory_max as u64));
+        limits.push(("threads for handlers".into(), threads, metrics.threads_max as u64));
+        limits.push(("memory".into(), metrics.memory_used as u64, metrics.memory_max as u64));
     }
-    limits.push(("viewers of the console", viewers as u64, VIEWERS_MAX as u64));
+    let of_permits = |(name, taken, count)| (format!("permits \"{name}\"").into(), taken, count);
+    limits.extend(observer.permits().map(of_permits));
+    limits.push(("viewers of the console".into(), viewers as u64, VIEWERS_MAX as u64));
     json.list("limits", limits, |json, (name, used, max)| {
-        json.text("name", name);
+        json.text("name", &*name);
         json.number("used", used);
         json.number("max", max);
     });

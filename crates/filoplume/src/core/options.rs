@@ -167,6 +167,11 @@ impl RouteOptions {
         }
     }
 
+    /// Returns the permits that the route uses.
+    pub(crate) fn permits(&self) -> Option<&Permits> {
+        self.permits.as_ref()
+    }
+
     /// Returns the mistake if these options exclude each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let permits = self.permits.as_ref().filter(|_| self.promises.is_vital)?;

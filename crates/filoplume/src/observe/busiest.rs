@@ -64,11 +64,12 @@ mod tests {
     #[test]
     fn the_routes_with_the_most_requests_come_first() {
         let observer = Observer::default();
-        observer.begin((0..5).map(|number| RouteName {
+        let names = (0..5).map(|number| RouteName {
             methods: "GET".to_owned(),
             pattern: format!("/{number}"),
             is_on_pool: false,
-        }));
+        });
+        observer.begin(names, std::iter::empty());
         for (route, requests) in [(0, 1), (1, 3), (3, 2), (4, 3)] {
             for _ in 0..requests {
                 observer.begin_request(Some(route)).unwrap().end(200);

@@ -10,6 +10,7 @@ mod histogram;
 mod id_header;
 mod open_metrics;
 mod pace;
+mod permits;
 mod report;
 mod scrape;
 mod server_text;
@@ -24,7 +25,7 @@ use std::time::Duration;
 #[cfg(feature = "console")]
 use std::time::Instant;
 
-use filoplume_runtime::{Exchange, Metrics, Monitor, Response};
+use filoplume_runtime::{Exchange, Metrics, Monitor, Permits, Response};
 
 use crate::log::log_without_subscriber;
 #[cfg(feature = "console")]
@@ -35,6 +36,7 @@ pub(crate) use id_header::RequestIdHeader;
 pub(crate) use open_metrics::CONTENT_TYPE;
 use open_metrics::labels;
 use pace::Pace;
+use permits::NamedPermits;
 pub use report::RouteReport;
 use scrape::Scrape;
 pub(crate) use server_timing::server_timing;
@@ -67,6 +69,8 @@ struct Known {
     names: Box<[RouteName]>,
     /// Their labels in the text of the metrics.
     labels: Box<[String]>,
+    /// The permits that they use.
+    permits: Box<[NamedPermits]>,
     counts: Counts,
     pace: Pace,
     total: Histogram,
@@ -97,7 +101,11 @@ pub(crate) struct RouteName {
 
 impl Observer {
     /// Called once when the routes of the app are known.
-    pub(crate) fn begin(&self, routes: impl Iterator<Item = RouteName>) {
+    pub(crate) fn begin<'p>(
+        &self,
+        routes: impl Iterator<Item = RouteName>,
+        permits: impl Iterator<Item = &'p Permits>,
+    ) {
         let none =
             RouteName { methods: String::new(), pattern: NO_ROUTE.to_owned(), is_on_pool: false };
         let names: Box<[RouteName]> = routes.chain([none]).collect();
@@ -107,7 +115,9 @@ impl Observer {
         let labels = names.iter().map(labels_of).collect();
         let counts = Counts::new(names.len());
         let pace = Pace::new(names.len());
-        let _ = self.known.set(Known { names, labels, counts, pace, total: Histogram::default() });
+        let permits = NamedPermits::of(permits);
+        let total = Histogram::default();
+        let _ = self.known.set(Known { names, labels, permits, counts, pace, total });
     }
 
     /// Called when the server starts.
@@ -120,6 +130,14 @@ impl Observer {
     /// Returns the metrics of the server. `None` for an app without a server.
     pub(crate) fn server(&self) -> Option<Metrics> {
         self.monitor.get()?.metrics()
+    }
+
+    /// Returns the permits that the routes use: the name of each kind, how many are taken, and how
+    /// many there are.
+    #[cfg(feature = "console")]
+    pub(crate) fn permits(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let permits = self.known.get().map(|known| &known.permits[..]).unwrap_or_default();
+        permits.iter().map(NamedPermits::read)
     }
 
     /// Counts a request that begins. Its end is counted on the result.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::counts::{OTHER_STATUS, RouteCounts, Times};
 use super::histogram::Snapshot;
 use super::open_metrics::{OpenMetrics, Resolution, push_number};
+use super::permits::write_permits;
 use super::server_text::{write_handlers, write_refusals, write_server};
 use super::{Known, Observer};
 
@@ -68,6 +69,7 @@ impl Observer {
         if let Some(known) = known {
             known.write_requests(&mut text);
             known.write_times(&mut text);
+            write_permits(&known.permits, &mut text);
         }
         #[cfg(feature = "websocket")]
         self.sockets.write(&mut text);

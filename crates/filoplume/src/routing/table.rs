@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
-use filoplume_runtime::{Method, Request};
+use filoplume_runtime::{Method, Permits, Request};
 
 use crate::core::route::CompiledRoute;
 use crate::observe::RouteName;
@@ -125,6 +125,11 @@ impl Table {
             pattern: route.pattern.clone(),
             is_on_pool: route.options.is_on_pool(),
         })
+    }
+
+    /// Returns the permits that the routes use. Those of several routes come several times.
+    pub(crate) fn permits(&self) -> impl Iterator<Item = &Permits> {
+        self.routes.iter().filter_map(|route| route.options.permits())
     }
 
     /// Returns whether a handler wants to know about the requests of the app.

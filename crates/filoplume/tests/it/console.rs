@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use filoplume::middleware::{BearerAuth, RequestIds, secrets_match};
 use filoplume::prelude::*;
-use filoplume::{Console, Peer, RunningApp, ServerConfig};
-use serde_json::Value;
+use filoplume::{Console, Peer, Permits, RunningApp, ServerConfig};
+use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -218,6 +218,7 @@ fn the_first_snapshot_comes_at_once_and_has_everything() {
         App::new()
             .get("/users/{id}", |Path(id): Path<u32>| id.to_string())
             .get("/wait", || thread::sleep(MS * 30))
+            .merge(Router::new().get("/notes", || "no notes").with(Permits::new("database", 16)))
             .get("/broken", || Err::<(), _>(Error::internal("the disk is full")))
             .slow_after(MS * 20)
             .with(RequestIds::new()),
@@ -250,6 +251,8 @@ fn the_first_snapshot_comes_at_once_and_has_everything() {
     for limit in first["limits"].as_array().unwrap() {
         assert!(limit["name"].is_string() && limit["used"].as_u64() <= limit["max"].as_u64());
     }
+    let permits = json!({ "name": "permits \"database\"", "used": 0, "max": 16 });
+    assert!(first["limits"].as_array().unwrap().contains(&permits), "{first}");
     let snapshot = viewer.wait_for("with the times of both", |snapshot| {
         let is_told = |kind| {
             let stories = snapshot["stories"].as_array().unwrap();
