@@ -68,7 +68,7 @@ pub enum Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Computing => f.write_str("it computes"),
+            Self::Computing => f.write_str("it computes or waits for a core"),
             Self::Lock { kind: Some(kind) } => write!(f, "its thread waits for {kind}"),
             Self::Lock { kind: None } => f.write_str("its thread waits for another thread"),
             Self::Sleep { time: Some(time) } => write!(f, "its thread sleeps for {time:?}"),
