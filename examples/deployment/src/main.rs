@@ -55,10 +55,7 @@ fn up(folder: &Path) -> Result<()> {
     // The instances read it as well.
     let plant = Plant::from_environment()?;
     let stack = Stack::start(&Options::new(folder, program).port(8080))?;
-    println!("the app: http://{}", stack.address());
-    for (name, address) in stack.others() {
-        println!("{name}: {address}");
-    }
+    print!("{}", stack.list());
     let traffic = plant.map(|plant| start_traffic(plant, stack.address()));
     println!("data and logs: {}\nCtrl-C ends everything", folder.display());
     signals.forever().next();

@@ -154,6 +154,7 @@ impl Stack {
         for index in 0..2 {
             stack.wait_until_ready(index)?;
         }
+        fs::write(stack.options.folder.join("addresses"), stack.list())?;
         Ok(stack)
     }
 
@@ -162,10 +163,12 @@ impl Stack {
         self.addresses.balancer
     }
 
-    /// Returns the names and addresses of the others.
-    pub fn others(&self) -> Vec<(&'static str, String)> {
+    /// Returns the names and addresses of all parts, one a line. The file `addresses` of the folder
+    /// has the same.
+    pub fn list(&self) -> String {
         let Addresses { instances: [first, second], consoles, redis, .. } = self.addresses;
-        let mut others = vec![
+        let mut parts = vec![
+            ("the app", format!("http://{}", self.address())),
             (NAMES[0], format!("http://{first}")),
             (NAMES[1], format!("http://{second}")),
             ("console of the first", format!("http://{}/console", consoles[0])),
@@ -174,9 +177,9 @@ impl Stack {
             ("Redis", format!("redis://{redis}/")),
         ];
         if let Some(address) = self.prometheus() {
-            others.push(("Prometheus", format!("http://{address}")));
+            parts.push(("Prometheus", format!("http://{address}")));
         }
-        others
+        parts.iter().map(|(name, address)| format!("{name}: {address}\n")).collect()
     }
 
     /// Returns the address of Prometheus, if it is installed.

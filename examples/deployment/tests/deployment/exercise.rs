@@ -1,5 +1,6 @@
 //! The problems on purpose are found where docs/guide/operating.md looks for them.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -51,12 +52,18 @@ fn console_shows(stack: &Stack, text: &str) {
 #[test]
 fn planted_problems_are_found_where_the_guide_looks() {
     let _alone = one_at_a_time();
-    let Some((_folder, mut stack)) = start_with(|options| options.variable("PLANT", "slow")) else {
+    let Some((folder, mut stack)) = start_with(|options| options.variable("PLANT", "slow")) else {
         return;
     };
+    let addresses = fs::read_to_string(folder.path().join("addresses")).unwrap();
+    let console = format!("\nconsole of the first: http://{}/console\n", stack.console(0));
+    assert!(addresses.contains(&console), "{addresses}");
     // The slow route holds all connections of the database, and the page waits for one.
     let traffic = start_traffic(Plant::Slow, stack.address());
     eventually_within(PATIENCE, "16 searches run", || active(&stack, "/search") == Some(16));
+    eventually_within(PATIENCE, "all permits are taken", || {
+        metric(&stack, "filoplume_permits{name=\"database\",state=\"free\"}") == Some(0)
+    });
     logs(&stack, &["story=GET /search: 200 after 2", "waiting 2"]);
     logs(&stack, &["story=GET /: 200 after 1.", "queue 1."]);
     // The console of the instance shows it too, on an address of its own.
@@ -77,7 +84,7 @@ fn planted_problems_are_found_where_the_guide_looks() {
 
     // Handlers that do not return are counted, and reported with what they wait for.
     let traffic = start_traffic(Plant::Leak, stack.address());
-    let report = ["GET /export: stuck (#1)", "reads from a socket with 127.0.0.1:"];
+    let report = ["GET /export: stuck (#1)", "reads from a socket with 127.0.0.1:", "; trace "];
     logs(&stack, &report);
     assert!(active(&stack, "/export").is_some_and(|calls| calls >= 5));
     drop(traffic);
