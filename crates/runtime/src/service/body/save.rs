@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use super::{Body, Kind};
 use crate::transport::splice::Pipe;
@@ -13,6 +15,14 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// The shortest rest of a content for which the system is asked to move it. Less is read and
 /// written with as few calls as a pipe takes to make.
 const SPLICE_BYTES_MIN: u64 = 256 * 1024;
+
+/// After a move of less than this, the thread pauses, so that the next one moves more. Otherwise it
+/// wakes for each packet of a fast peer: on loopback that was a fifth slower, with four times as
+/// many calls.
+const FULL_MOVE_BYTES: usize = 128 * 1024;
+
+/// The pause. It costs a slow peer nothing, since what it sends meanwhile waits in the socket.
+const PAUSE: Duration = Duration::from_micros(50);
 
 impl Body {
     /// Writes the rest of the content to a new file, and returns its length. An existing file is
@@ -88,6 +98,9 @@ impl Body {
             let Some(length) = stream.splice(&pipe)? else { break };
             pipe.empty_into(file, length)?;
             moved += length as u64;
+            if length < FULL_MOVE_BYTES && stream.at_socket() > 0 {
+                thread::sleep(PAUSE);
+            }
         }
         Ok(moved)
     }
