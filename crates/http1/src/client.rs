@@ -355,6 +355,14 @@ fn content(run: &[u8]) -> Option<ResponseEvent<'_>> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn debug_shows_how_long_the_remembered_head_is_and_not_its_bytes() {
+        let cache = HeadCache { bytes: b"set-cookie: a=b".to_vec(), ..HeadCache::default() };
+        let shown = format!("{cache:?}");
+        assert!(shown.contains("HeadCache { bytes: 15,"), "{shown}");
+        assert!(!shown.contains("set-cookie"), "{shown}");
+    }
+
     /// Tests the cache itself: without it the results would be the same, only slower.
     #[test]
     fn a_repeated_head_is_found_in_the_cache_unless_it_is_long() {
