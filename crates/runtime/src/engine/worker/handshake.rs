@@ -1,8 +1,9 @@
 //! TLS handshakes: computed on the pool, a few at a time, so that they do not delay the requests of
-//! other connections.
+//! other connections. A loop on which nobody waits computes a short step itself.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Flow, Outcome, Worker, follow};
 use crate::budget::handshakes::Entered;
@@ -24,6 +25,10 @@ impl Worker<'_> {
             handshake.advance(self.buffers);
             return Continue(connection);
         }
+        if self.may_compute_here() {
+            self.compute_step(&mut connection);
+            return Continue(connection);
+        }
         let connection = self.flush_and_unload(connection)?;
         match self.engine.handshakes.enter(connection) {
             Entered::Run(connection) => submit(&self.engine, connection),
@@ -34,6 +39,20 @@ impl Worker<'_> {
             }
         }
         Break(Outcome::Moved)
+    }
+
+    /// Returns whether a leader may compute a step: nobody waits for it, and those who come are
+    /// soon served. Under load somebody always waits, and the pool computes.
+    fn may_compute_here(&self) -> bool {
+        let is_needed = self.lead.as_ref().is_none_or(|event_loop| event_loop.others().are_ready);
+        !is_needed && self.engine.handshakes.are_short()
+    }
+
+    fn compute_step(&mut self, connection: &mut Connection) {
+        let Guest::Handshake(handshake) = &mut connection.guest else { return };
+        let began = Instant::now();
+        handshake.advance(self.buffers);
+        self.engine.handshakes.took(began.elapsed());
     }
 
     /// Continues in the session that the handshake has established.
@@ -62,8 +81,8 @@ impl Worker<'_> {
         if connection.deadline <= self.buffers.clock.now() {
             self.engine.counters.timed_out.increment();
             connection.guest.expire(false, self.buffers);
-        } else if let Guest::Handshake(handshake) = &mut connection.guest {
-            handshake.advance(self.buffers);
+        } else {
+            self.compute_step(&mut connection);
         }
         if !connection.guest.is_ready() {
             return self.serve(connection);
