@@ -343,7 +343,11 @@ mod tests {
         let (tell, is_let_in) = mpsc::channel();
         thread::spawn({
             let limiter = Arc::clone(&limiter);
-            move || tell.send(Limiter::acquire(&limiter, None, wait).is_ok())
+            move || {
+                // The permit is released before the test is told.
+                let is_ok = Limiter::acquire(&limiter, None, wait).is_ok();
+                tell.send(is_ok)
+            }
         });
         while limiter.counts.lock().waiting == 0 {
             thread::yield_now();

@@ -38,9 +38,10 @@ impl Body {
     /// fn store(mut request: Request) -> Response {
     ///     match request.body_mut().save_to("17.upload") { // a name of our own
     ///         Ok(length) => Response::from(format!("{length} bytes are kept")),
-    ///         Err(error) => Response::new(500).set_text(error.to_string()).into(),
+    ///         Err(_) => Response::new(500),
     ///     }
     /// }
+    /// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(store);
     /// ```
     ///
     /// # Errors
