@@ -104,6 +104,18 @@ fn a_content_that_arrives_in_pieces_is_saved_whole() {
 }
 
 #[test]
+fn a_peer_that_holds_its_content_back_is_told_to_go_on() {
+    let (folder, server) = server(None);
+    let content = pattern(1_000_000);
+    let mut client = server.client();
+    let head = head("held", content.len());
+    client.send(head.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n"));
+    assert_eq!(client.response().status, 100);
+    assert_eq!(client.send(&content).response().text(), "1000000");
+    assert!(fs::read(folder.path().join("held")).unwrap() == content);
+}
+
+#[test]
 fn a_content_over_tls_is_saved() {
     let folder = tempfile::tempdir().unwrap();
     let service = Saves { folder: folder.path().to_owned(), bound: None };

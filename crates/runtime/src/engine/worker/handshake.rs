@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::{Flow, Outcome, Worker, follow};
 use crate::budget::handshakes::Entered;
@@ -12,6 +11,7 @@ use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::Message;
 use crate::engine::task::Task;
+use crate::execution::probe::on_processor;
 use crate::protocol::Guest;
 
 impl Worker<'_> {
@@ -50,9 +50,13 @@ impl Worker<'_> {
 
     fn compute_step(&mut self, connection: &mut Connection) {
         let Guest::Handshake(handshake) = &mut connection.guest else { return };
-        let began = Instant::now();
+        // Without the time in which the thread had no processor. Where that is not known, nothing
+        // is taken for short.
+        let began = on_processor();
         handshake.advance(self.buffers);
-        self.engine.handshakes.took(began.elapsed());
+        if let (Some(began), Some(ended)) = (began, on_processor()) {
+            self.engine.handshakes.took(ended.saturating_sub(began));
+        }
     }
 
     /// Continues in the session that the handshake has established.
