@@ -14,10 +14,15 @@ use super::stuck::slot::ThreadSlot;
 /// A thread of the pool samples one in this many calls closely.
 pub(crate) const CALLS_PER_CLOSE_SAMPLE: u32 = 16;
 
+/// The least time over which it is measured how long a leader stands in line for a processor.
+const IN_LINE_MIN: Duration = Duration::from_millis(1);
+
 /// The clocks of one thread. Only that thread uses them.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
     delay: RunQueueDelay,
+    /// When the delay was last read for [`Clocks::in_line`], and what it was.
+    delay_read: Option<(Instant, Duration)>,
     /// Calls and dispatches until the next measurement: [`CALLS_PER_CLOSE_SAMPLE`] on average, and
     /// random, so that it never follows the pattern of alternating clients.
     left: u32,
@@ -149,6 +154,21 @@ impl Clocks {
         true
     }
 
+    /// Returns how long the thread stood in line for a processor since the last answer, and how
+    /// long ago that was. `None` if that was just now, if the thread does not lead, and if the
+    /// system does not say.
+    pub(crate) fn in_line(&mut self, now: Instant) -> Option<(Duration, Duration)> {
+        let last = self.delay_read;
+        let elapsed = last.map(|(at, _)| now.saturating_duration_since(at));
+        if elapsed.is_some_and(|elapsed| elapsed < IN_LINE_MIN) {
+            return None;
+        }
+        let total = self.delay.total()?;
+        self.delay_read = Some((now, total));
+        let (_, before) = last?;
+        Some((total.saturating_sub(before), elapsed?))
+    }
+
     /// Returns the clocks for a thread that begins to lead. They hold one descriptor more.
     pub(crate) fn with_run_queue(self) -> Self {
         Self { delay: RunQueueDelay::of_this_thread(), last_read: on_processor(), ..self }
@@ -156,7 +176,7 @@ impl Clocks {
 
     /// Returns the clocks for a thread that no longer leads.
     pub(crate) fn without_run_queue(self) -> Self {
-        Self { delay: RunQueueDelay::default(), last_read: None, ..self }
+        Self { delay: RunQueueDelay::default(), delay_read: None, last_read: None, ..self }
     }
 
     /// Returns the system's id of the current thread, or 0.
@@ -175,7 +195,8 @@ impl Clocks {
     }
 
     fn spent(&self) -> Option<ThreadTimes> {
-        Some(ThreadTimes { on_processor: on_processor()?, in_run_queue: self.delay.total() })
+        let in_run_queue = self.delay.total().unwrap_or_default();
+        Some(ThreadTimes { on_processor: on_processor()?, in_run_queue })
     }
 }
 
@@ -237,12 +258,12 @@ impl RunQueueDelay {
         Self { file: std::fs::File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    fn total(&self) -> Duration {
+    fn total(&self) -> Option<Duration> {
         use std::os::unix::fs::FileExt;
 
         let mut text = [0; 64];
-        let read = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
-        second_number(&text[..read]).map_or(Duration::ZERO, Duration::from_nanos)
+        let read = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
+        second_number(text.get(..read)?).map(Duration::from_nanos)
     }
 }
 
@@ -252,8 +273,8 @@ impl RunQueueDelay {
         Self::default()
     }
 
-    fn total(&self) -> Duration {
-        Duration::ZERO
+    fn total(&self) -> Option<Duration> {
+        None
     }
 }
 
@@ -348,6 +369,30 @@ mod tests {
             last[last.len() / 2].waited.unwrap() < Duration::from_millis(10)
         });
         assert!(is_right, "{last:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_leader_knows_how_long_it_stood_in_line() {
+        let leader = || {
+            let mut clocks = Clocks::default().with_run_queue();
+            let begun = Instant::now();
+            assert_eq!(clocks.in_line(begun), None, "nothing to compare with");
+            compute(Duration::from_millis(50));
+            assert_eq!(clocks.in_line(begun + Duration::from_micros(999)), None, "too soon");
+            let (in_line, elapsed) = clocks.in_line(Instant::now()).unwrap();
+            assert!(elapsed >= Duration::from_millis(50) && in_line <= elapsed);
+            assert_eq!(clocks.without_run_queue().in_line(Instant::now()), None);
+            in_line
+        };
+        let processors = thread::available_parallelism().unwrap().get();
+        let leaders: Vec<_> = (0..4 * processors).map(|_| thread::spawn(leader)).collect();
+        let in_line: Duration = leaders.into_iter().map(|thread| thread.join().unwrap()).sum();
+        // Each one of four that share a processor for 50 ms stands in line for some 35.
+        assert!(in_line >= Duration::from_millis(50), "{in_line:?}");
+        let mut no_leader = Clocks::default();
+        assert_eq!(no_leader.in_line(Instant::now()), None);
+        assert_eq!(no_leader.in_line(Instant::now() + Duration::from_secs(1)), None);
     }
 
     #[test]

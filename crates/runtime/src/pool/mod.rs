@@ -103,6 +103,12 @@ impl<T: Send + 'static> Pool<T> {
         Shared::run_overdue(&self.shared)
     }
 
+    /// Tells a [patient](PoolConfig::patient) pool how long a leader stood in line for a processor,
+    /// and in how much time.
+    pub(crate) fn note_in_line(&self, in_line: Duration, elapsed: Duration) {
+        self.shared.note_in_line(in_line, elapsed);
+    }
+
     /// Returns the metrics of the pool. Holds the lock for a few loads.
     pub(crate) fn metrics(&self) -> PoolMetrics {
         self.shared.metrics()

@@ -5,6 +5,10 @@
 //! as a thread would take to wake up, by the measurements: it runs as soon, and at a lower cost.
 //! This also limits the number of threads to what the work needs, which is its rate times its
 //! duration. This module takes nanoseconds and returns decisions: it has no clock and no lock.
+//!
+//! If all processors are busy, another thread does not make a task begin sooner: the thread stands
+//! in line where the task would have waited, and costs two context switches more. So tasks may wait
+//! longer then, provided that workers return often.
 
 /// The assumed time of a wake-up before one was measured, in nanoseconds.
 const WAKE_AT_FIRST: u64 = 50_000;
@@ -17,25 +21,43 @@ const WAKE_MAX: u64 = 1_000_000;
 /// wake-ups are in vain.
 const WAKES_MAX: u64 = 2;
 
-/// How fast workers finish, and how long it takes to wake one.
+/// Tasks wait for a processor rather than for a wake-up only if workers return within this many
+/// times the time of a wake-up.
+const WAKES_PER_RETURN: u64 = 4;
+
+/// The share of the time in which leaders stand in line for a processor, in thousandths, up to
+/// which nobody waits longer for it. A machine with free processors shows up to 120.
+const IN_LINE_USUAL: u64 = 125;
+
+/// How much longer a task may wait per thousandth above that, in nanoseconds: at most 8.75 ms.
+const WAIT_PER_THOUSANDTH: u64 = 10_000;
+
+/// Over how long the share is averaged, in nanoseconds.
+const IN_LINE_WINDOW: u64 = 8_000_000;
+
+/// How fast workers finish, how long it takes to wake one, and how busy the processors are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// The average time between two workers that finish.
     gap_ns: u64,
     returned_at: u64,
     wake_ns: u64,
+    /// The share of the time in which leaders stood in line for a processor, in thousandths.
+    in_line: u64,
 }
 
 impl Patience {
     pub(super) const fn new() -> Self {
-        Self { gap_ns: u64::MAX / 2, returned_at: 0, wake_ns: WAKE_AT_FIRST }
+        Self { gap_ns: u64::MAX / 2, returned_at: 0, wake_ns: WAKE_AT_FIRST, in_line: 0 }
     }
 
     /// Returns whether one more task should wait behind the queued ones.
     pub(super) fn waits(&self, now: u64, queued: usize) -> bool {
         // If no worker has finished for longer than usual, that time is the new estimate.
         let gap = self.gap_ns.max(now.saturating_sub(self.returned_at));
-        gap.saturating_mul(queued as u64 + 1) <= self.longest_wait()
+        let returns_often = gap <= self.wake_ns * WAKES_PER_RETURN;
+        let longest = if returns_often { self.longest_wait() } else { self.wake_ns * WAKES_MAX };
+        gap.saturating_mul(queued as u64 + 1) <= longest
     }
 
     /// Returns how long a task that is queued since `queued_at` may still wait, or `None` if it is
@@ -57,8 +79,17 @@ impl Patience {
         self.wake_ns = mean(self.wake_ns, took.clamp(WAKE_MIN, WAKE_MAX), 4);
     }
 
-    const fn longest_wait(&self) -> u64 {
-        self.wake_ns * WAKES_MAX
+    /// Records how long a leader stood in line for a processor, and in how much time.
+    pub(super) fn stood_in_line(&mut self, in_line: u64, elapsed: u64) {
+        let (in_line, elapsed) = (in_line.min(u64::MAX / 1000), elapsed.max(1));
+        let share = (in_line * 1000 / elapsed).min(1000);
+        let weight = elapsed.min(IN_LINE_WINDOW);
+        self.in_line = (self.in_line * (IN_LINE_WINDOW - weight) + share * weight) / IN_LINE_WINDOW;
+    }
+
+    fn longest_wait(&self) -> u64 {
+        let for_processor = self.in_line.saturating_sub(IN_LINE_USUAL) * WAIT_PER_THOUSANDTH;
+        for_processor.max(self.wake_ns * WAKES_MAX)
     }
 }
 
@@ -119,5 +150,53 @@ mod tests {
         assert_eq!(patience.left(0, 0), Some(100_000));
         assert_eq!(patience.left(99_999, 0), Some(1));
         assert_eq!(patience.left(100_000, 0), None);
+    }
+    /// The state after workers finished at this interval while leaders stood in line for this many
+    /// thousandths of the time.
+    fn in_line(gap: u64, share: u64) -> (Patience, u64) {
+        let (mut patience, now) = after(200, gap);
+        (0..100).for_each(|_| patience.stood_in_line(share * 1000, 1_000_000));
+        (patience, now)
+    }
+
+    #[test]
+    fn more_tasks_wait_while_all_processors_are_busy() {
+        let (patience, now) = in_line(20_000, 525);
+        assert!(patience.waits(now, 190) && !patience.waits(now, 200), "4 ms, of 20 us each");
+        assert!(patience.left(now + 3_900_000, now).is_some());
+        assert_eq!(patience.left(now + 4_100_000, now), None);
+    }
+
+    #[test]
+    fn free_processors_and_rare_returns_let_no_task_wait_longer() {
+        for (gap, share) in [(20_000, 0), (20_000, IN_LINE_USUAL), (201_000, 1000)] {
+            let (busy, now) = in_line(gap, share);
+            let (idle, _) = after(200, gap);
+            for queued in 0..10 {
+                assert_eq!(busy.waits(now, queued), idle.waits(now, queued), "{gap} {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_task_waits_for_workers_that_have_stopped_returning() {
+        let (patience, now) = in_line(20_000, 1000);
+        assert!(patience.waits(now + 200_000, 0) && !patience.waits(now + 201_000, 0));
+        assert!(patience.left(now + 8_600_000, now).is_some());
+        assert_eq!(patience.left(now + 8_800_000, now), None, "those that wait already");
+    }
+
+    #[test]
+    fn the_share_follows_the_last_milliseconds() {
+        let (mut patience, _) = in_line(20_000, 600);
+        assert!((590..=600).contains(&patience.in_line), "{patience:?}");
+        patience.stood_in_line(0, 2_000_000);
+        assert!((440..=450).contains(&patience.in_line), "{patience:?}");
+        patience.stood_in_line(u64::MAX, 1);
+        assert!((440..=450).contains(&patience.in_line), "{patience:?}");
+        patience.stood_in_line(0, 100_000_000);
+        assert_eq!(patience.in_line, 0, "an idle time ends it at once");
+        patience.stood_in_line(u64::MAX, 100_000_000);
+        assert_eq!(patience.in_line, 1000);
     }
 }

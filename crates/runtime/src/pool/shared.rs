@@ -90,6 +90,13 @@ impl<T: Send + 'static> Shared<T> {
         self.with_state(|state| state.patience.woke(took));
     }
 
+    /// Records how long the leader of an event loop stood in line for a processor, and in how much
+    /// time.
+    pub(super) fn note_in_line(&self, in_line: Duration, elapsed: Duration) {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.with_state(|state| state.patience.stood_in_line(nanos(in_line), nanos(elapsed)));
+    }
+
     /// Waits for the last worker to end. Returns whether no worker and no task is left at the
     /// deadline.
     pub(super) fn join(&self, deadline: Instant) -> bool {

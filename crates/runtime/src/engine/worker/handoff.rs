@@ -39,6 +39,9 @@ impl Worker<'_> {
         let entered = if route.is_vital { self.enter_vital(call) } else { self.enter(call) };
         if let Some(started) = started {
             self.engine.routes.note_dispatch(started.elapsed());
+            if let Some((in_line, elapsed)) = self.clocks.in_line(started) {
+                self.engine.pool.note_in_line(in_line, elapsed);
+            }
         }
         match entered {
             Ok(()) => Break(Outcome::Moved),
