@@ -26,11 +26,15 @@ const WAKES_MAX: u64 = 2;
 const WAKES_PER_RETURN: u64 = 4;
 
 /// The share of the time in which leaders stand in line for a processor, in thousandths, up to
-/// which nobody waits longer for it. A machine with free processors shows up to 120.
-const IN_LINE_USUAL: u64 = 125;
+/// which nobody waits longer for it. With free processors it is up to 300, with busy ones 400 to
+/// 750.
+const IN_LINE_USUAL: u64 = 400;
 
-/// How much longer a task may wait per thousandth above that, in nanoseconds: at most 8.75 ms.
-const WAIT_PER_THOUSANDTH: u64 = 10_000;
+/// How much longer a task may wait per thousandth above that, in nanoseconds.
+const WAIT_PER_THOUSANDTH: u64 = 40_000;
+
+/// How long a task waits for a processor at most, in nanoseconds.
+const WAIT_FOR_PROCESSOR_MAX: u64 = 8_000_000;
 
 /// Over how long the share is averaged, in nanoseconds.
 const IN_LINE_WINDOW: u64 = 8_000_000;
@@ -55,15 +59,21 @@ impl Patience {
     pub(super) fn waits(&self, now: u64, queued: usize) -> bool {
         // If no worker has finished for longer than usual, that time is the new estimate.
         let gap = self.gap_ns.max(now.saturating_sub(self.returned_at));
-        let returns_often = gap <= self.wake_ns * WAKES_PER_RETURN;
-        let longest = if returns_often { self.longest_wait() } else { self.wake_ns * WAKES_MAX };
+        let longest = if gap <= self.rare_return() {
+            self.wait_for_wake().max(self.wait_for_processor())
+        } else {
+            self.wait_for_wake()
+        };
         gap.saturating_mul(queued as u64 + 1) <= longest
     }
 
     /// Returns how long a task that is queued since `queued_at` may still wait, or `None` if it is
     /// overdue.
     pub(super) fn left(&self, now: u64, queued_at: u64) -> Option<u64> {
-        let late_at = queued_at + self.longest_wait();
+        // It waits for a processor only as long as workers return.
+        let late_at = (queued_at + self.wait_for_processor())
+            .min(self.returned_at + self.rare_return())
+            .max(queued_at + self.wait_for_wake());
         if now >= late_at { None } else { Some(late_at - now) }
     }
 
@@ -87,9 +97,20 @@ impl Patience {
         self.in_line = (self.in_line * (IN_LINE_WINDOW - weight) + share * weight) / IN_LINE_WINDOW;
     }
 
-    fn longest_wait(&self) -> u64 {
-        let for_processor = self.in_line.saturating_sub(IN_LINE_USUAL) * WAIT_PER_THOUSANDTH;
-        for_processor.max(self.wake_ns * WAKES_MAX)
+    /// Returns how long a task waits rather than wake a thread.
+    const fn wait_for_wake(&self) -> u64 {
+        self.wake_ns * WAKES_MAX
+    }
+
+    /// Returns how long a task waits rather than have a thread stand in line for a processor.
+    const fn wait_for_processor(&self) -> u64 {
+        let longest = self.in_line.saturating_sub(IN_LINE_USUAL) * WAIT_PER_THOUSANDTH;
+        if longest < WAIT_FOR_PROCESSOR_MAX { longest } else { WAIT_FOR_PROCESSOR_MAX }
+    }
+
+    /// Returns the time between two workers above which they return too rarely to be waited for.
+    const fn rare_return(&self) -> u64 {
+        self.wake_ns * WAKES_PER_RETURN
     }
 }
 
@@ -161,10 +182,20 @@ mod tests {
 
     #[test]
     fn more_tasks_wait_while_all_processors_are_busy() {
-        let (patience, now) = in_line(20_000, 525);
+        let (mut patience, now) = in_line(20_000, 507);
         assert!(patience.waits(now, 190) && !patience.waits(now, 200), "4 ms, of 20 us each");
+        patience.returned(now + 4_000_000);
         assert!(patience.left(now + 3_900_000, now).is_some());
         assert_eq!(patience.left(now + 4_100_000, now), None);
+    }
+
+    #[test]
+    fn no_task_waits_for_more_than_8_ms_for_a_processor() {
+        let (mut patience, now) = in_line(20_000, 1000);
+        assert!(patience.waits(now, 398) && !patience.waits(now, 400));
+        patience.returned(now + 8_000_000);
+        assert_eq!(patience.left(now + 7_999_999, now), Some(1));
+        assert_eq!(patience.left(now + 8_000_000, now), None);
     }
 
     #[test]
@@ -182,8 +213,10 @@ mod tests {
     fn no_task_waits_for_workers_that_have_stopped_returning() {
         let (patience, now) = in_line(20_000, 1000);
         assert!(patience.waits(now + 200_000, 0) && !patience.waits(now + 201_000, 0));
-        assert!(patience.left(now + 8_600_000, now).is_some());
-        assert_eq!(patience.left(now + 8_800_000, now), None, "those that wait already");
+        // Those that wait already.
+        assert_eq!(patience.left(now + 199_999, now), Some(1));
+        assert_eq!(patience.left(now + 200_000, now), None);
+        assert_eq!(patience.left(now + 200_000, now + 150_000), Some(50_000), "as for a wake-up");
     }
 
     #[test]
