@@ -203,7 +203,7 @@ impl Clocks {
 /// Returns whether a thread of this process runs or is ready to run. `None` if the system does not
 /// say.
 #[cfg(target_os = "linux")]
-pub(in crate::execution) fn is_at_work(thread: u32) -> Option<bool> {
+pub(crate) fn is_at_work(thread: u32) -> Option<bool> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     // The name before the state is in brackets, and may contain brackets.
     let (_, behind_name) = stat.rsplit_once(") ")?;
@@ -211,7 +211,7 @@ pub(in crate::execution) fn is_at_work(thread: u32) -> Option<bool> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(in crate::execution) fn is_at_work(_thread: u32) -> Option<bool> {
+pub(crate) fn is_at_work(_thread: u32) -> Option<bool> {
     None
 }
 

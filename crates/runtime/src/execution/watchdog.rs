@@ -17,7 +17,7 @@ use super::sleep::WatchdogSleep;
 
 /// The period after a handler was caught recently: a program that blocked once tends to block
 /// again.
-const PERIOD_WARY: Duration = Duration::from_micros(500);
+pub(crate) const PERIOD_WARY: Duration = Duration::from_micros(500);
 
 /// The period otherwise. Each check is a timer and two context switches, which are wasted on a
 /// server with quick handlers. A check every 0.8 ms showed in its CPU time, one every 3 ms did not.

@@ -17,10 +17,11 @@ use crate::engine::handover::Resumed;
 use crate::engine::listener::Accepted;
 use crate::engine::task::{Call, Task};
 use crate::execution::key::RouteId;
+use crate::execution::probe;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
 use crate::execution::stuck::{Caught, Turn};
-use crate::execution::watchdog::Watched;
+use crate::execution::watchdog::{PERIOD_WARY, Watched};
 use crate::metrics::MovedOnLoop;
 use crate::service::latch::Latch;
 use crate::service::mailbox::WakeConnection;
@@ -130,6 +131,23 @@ impl LoopHandle {
     pub(crate) fn note_lost(&self, turn: u64, since: Instant) {
         let caught = Caught { thread: self.leader(), route: self.running(), since };
         self.engine.calls.lost(self.turn_of(turn), caught);
+    }
+
+    /// Called by a late leader that has taken the loop from a running call, as the watchdog does.
+    /// If the thread of that call waits, its route is to blame. If nobody said so, late leaders
+    /// could take a loop from each other for ever, each from a call that waits, and the watchdog
+    /// would hardly see one.
+    #[cold]
+    pub(crate) fn taken_by_late_leader(&self, event_loop: &mut EventLoop, turn: u64) {
+        self.note_lost(turn, Instant::now());
+        if probe::is_at_work(self.leader()) != Some(false) {
+            return;
+        }
+        let key = self.running().key;
+        // Nobody knows how long it has been running. This is what the watchdog needs to see it.
+        if self.engine.routes.caught(key, event_loop.route_mut(key), PERIOD_WARY) {
+            self.engine.counters.routes_learned.increment();
+        }
     }
 
     /// Records that the call of this turn has returned and found its loop taken.

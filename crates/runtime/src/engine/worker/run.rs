@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
@@ -112,8 +112,8 @@ fn run_leading(
             call_outcome
         }
         // The loop was taken, and its new leader has lent it again.
-        Some((event_loop, taken_turn)) => {
-            loop_handle.note_lost(taken_turn, Instant::now());
+        Some((mut event_loop, taken_turn)) => {
+            loop_handle.taken_by_late_leader(&mut event_loop, taken_turn);
             loop_handle.note_returned(turn);
             event_loop.handle().led_by(clocks.thread());
             lead_again(lead, event_loop);
