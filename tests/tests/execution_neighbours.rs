@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
+use filoplume_runtime::{Plan, Request, Response, Server, ServerConfig, Service};
 use filoplume_tests::{
     Client, Gate, Latencies, Load, TestServer, ask, eventually, one_at_a_time, site,
 };
@@ -57,6 +59,42 @@ fn a_plain_route_is_quick_from_the_first_call_of_a_waiting_one_on() {
             latencies.longest() < LONGEST && latencies.median() < MEDIAN
         });
     }
+}
+
+/// The first calls of many clients that arrive together must not run one after the other on a loop.
+/// They are too short for the watchdog.
+#[test]
+fn clients_that_arrive_together_teach_the_engine_that_a_route_waits() {
+    let _alone = one_at_a_time();
+    let server = Server::builder()
+        .bind("127.0.0.1:0")
+        .unwrap()
+        .config(ServerConfig::default().event_loops(1))
+        .build()
+        .unwrap();
+    let mut clients: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    server
+        .spawn(|_: Request| {
+            thread::sleep(Duration::from_millis(2));
+            Response::from("waited")
+        })
+        .unwrap();
+    for client in &mut clients {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("waited"), "{answer}");
+    }
+    let metrics = server.metrics().unwrap();
+    assert!(metrics.dispatched >= 32, "{metrics:?}");
+    server.shutdown_handle().shutdown_within(Duration::ZERO);
+    server.wait();
 }
 
 /// A site with a lock that `/held` holds until the gate opens. Any path that ends with `/locked`

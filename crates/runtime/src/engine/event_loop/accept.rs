@@ -54,6 +54,13 @@ impl EventLoop {
         }
     }
 
+    /// Returns whether the current connection is at least the second one in a row that was
+    /// accepted, so that more are probably waiting. Each one is served before the next one is
+    /// accepted, and nobody else knows of them.
+    pub(super) fn is_crowd_arriving(&self) -> bool {
+        self.accepts_in_row > 1 && self.listeners.iter().any(|accepting| accepting.is_ready)
+    }
+
     /// Accepts one connection, from any listener that has one.
     fn next_accepted(&mut self, now: Instant) -> Option<Accepted> {
         while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {

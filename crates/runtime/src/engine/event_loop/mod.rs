@@ -255,7 +255,8 @@ impl EventLoop {
 
     /// Returns the other demand for the loop at this moment.
     pub(crate) fn others(&self) -> Others {
-        Others { are_ready: !self.ready.is_empty(), per_second: self.traffic.per_second() }
+        let are_ready = !self.ready.is_empty() || self.is_crowd_arriving();
+        Others { are_ready, per_second: self.traffic.per_second() }
     }
 
     /// Frees the entry of a connection that has ended.
