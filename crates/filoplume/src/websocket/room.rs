@@ -1,6 +1,6 @@
 //! Rooms: sockets that receive the same messages.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
@@ -46,7 +46,9 @@ pub struct Room {
 
 pub(super) struct RoomInner {
     slow: SlowMembers,
-    members: Mutex<HashMap<u64, Arc<Outbox>>>,
+    /// By the number of the socket: in the order in which they were opened, which is mostly that of
+    /// their memory.
+    members: Mutex<BTreeMap<u64, Arc<Outbox>>>,
     /// The rooms that this one belongs to, and its name there.
     home: Option<(Weak<RoomsInner>, Box<str>)>,
 }
