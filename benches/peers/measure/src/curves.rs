@@ -21,8 +21,7 @@ const RIGHT: f64 = 820.0;
 const TOP: f64 = 66.0;
 const BOTTOM: f64 = 350.0;
 
-/// The rate at the top.
-const RATE_MAX: f64 = 80_000.0;
+/// The distance between two lines.
 const RATE_STEP: f64 = 20_000.0;
 
 /// Names closer than this could not be read.
@@ -80,6 +79,7 @@ fn draw(page: &str) -> Result<String, String> {
         }
     }
     let waits = &curves[0].2;
+    let top = top_of(&curves);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">\n<title>Requests/s of handlers that \
@@ -89,7 +89,7 @@ fn draw(page: &str) -> Result<String, String> {
         WIDTH - 1.0,
         HEIGHT - 1.0
     );
-    draw_axes(&mut svg, waits);
+    draw_axes(&mut svg, waits, top);
     let _ = writeln!(
         svg,
         "<text class=\"note\" x=\"20\" y=\"{}\">How long each handler waits. Two cores, which the \
@@ -99,8 +99,8 @@ fn draw(page: &str) -> Result<String, String> {
         BOTTOM + 48.0,
         BOTTOM + 70.0
     );
-    for ((label, class, points), name_y) in curves.iter().zip(name_positions(&curves)) {
-        draw_curve(&mut svg, class, points, waits);
+    for ((label, class, points), name_y) in curves.iter().zip(name_positions(&curves, top)) {
+        draw_curve(&mut svg, class, points, waits, top);
         let _ = writeln!(
             svg,
             "\n<text class=\"name {class}\" x=\"{}\" y=\"{:.1}\">{label}</text>",
@@ -112,11 +112,17 @@ fn draw(page: &str) -> Result<String, String> {
     Ok(svg)
 }
 
+/// The rate at the top: the first line above all points.
+fn top_of(curves: &[(&str, &str, Vec<Point>)]) -> f64 {
+    let rates = curves.iter().flat_map(|(_, _, points)| points).map(|point| point.rate);
+    (rates.fold(RATE_STEP, f64::max) / RATE_STEP).ceil() * RATE_STEP
+}
+
 /// Draws a line for each step of the requests/s, and writes the waits below.
-fn draw_axes(svg: &mut String, waits: &[Point]) {
+fn draw_axes(svg: &mut String, waits: &[Point], top: f64) {
     let mut rate = 0.0;
-    while rate <= RATE_MAX {
-        let y = y_of(rate);
+    while rate <= top {
+        let y = y_of(rate, top);
         let _ = writeln!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/>\
@@ -139,14 +145,14 @@ fn draw_axes(svg: &mut String, waits: &[Point]) {
 }
 
 /// Draws the points of a server and the line through them.
-fn draw_curve(svg: &mut String, class: &str, points: &[Point], waits: &[Point]) {
+fn draw_curve(svg: &mut String, class: &str, points: &[Point], waits: &[Point], top: f64) {
     let places: Vec<_> = points
         .iter()
-        .map(|point| format!("{:.1},{:.1}", x_of(point.us, waits), y_of(point.rate)))
+        .map(|point| format!("{:.1},{:.1}", x_of(point.us, waits), y_of(point.rate, top)))
         .collect();
     let _ = write!(svg, "<polyline class=\"{class}\" points=\"{}\"/>", places.join(" "));
     for point in points {
-        let (x, y) = (x_of(point.us, waits), y_of(point.rate));
+        let (x, y) = (x_of(point.us, waits), y_of(point.rate, top));
         let _ = write!(svg, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
 }
@@ -170,18 +176,18 @@ fn x_of(us: f64, waits: &[Point]) -> f64 {
     LEFT + (us / first).ln() / (last / first).ln() * (RIGHT - LEFT)
 }
 
-fn y_of(rate: f64) -> f64 {
-    BOTTOM - rate / RATE_MAX * (BOTTOM - TOP)
+fn y_of(rate: f64, top: f64) -> f64 {
+    BOTTOM - rate / top * (BOTTOM - TOP)
 }
 
 /// Each name stands beside the first point of its curve, or as far from there as the others need.
-fn name_positions(curves: &[(&str, &str, Vec<Point>)]) -> Vec<f64> {
+fn name_positions(curves: &[(&str, &str, Vec<Point>)], top: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..curves.len()).collect();
     order.sort_by(|a, b| curves[*b].2[0].rate.total_cmp(&curves[*a].2[0].rate));
     let mut positions = vec![0.0; curves.len()];
     let mut free_from = f64::MIN;
     for index in order {
-        let y = y_of(curves[index].2[0].rate).max(free_from);
+        let y = y_of(curves[index].2[0].rate, top).max(free_from);
         positions[index] = y;
         free_from = y + NAMES_APART;
     }
@@ -212,8 +218,11 @@ mod tests {
     #[test]
     fn names_do_not_lie_on_each_other() {
         let curve = |rate| ("", "", vec![Point { wait: String::new(), us: 50.0, rate }]);
-        let positions = name_positions(&[curve(40_000.0), curve(40_100.0), curve(10_000.0)]);
+        let curves = [curve(40_000.0), curve(40_100.0), curve(10_000.0)];
+        let top = top_of(&curves);
+        assert_eq!(top, 60_000.0);
+        let positions = name_positions(&curves, top);
         assert!(positions[0] - positions[1] >= NAMES_APART, "{positions:?}");
-        assert_eq!(positions[2], y_of(10_000.0));
+        assert_eq!(positions[2], y_of(10_000.0, top));
     }
 }
