@@ -23,6 +23,19 @@ fn names_are_compared_in_any_case_and_kept_as_written() {
 }
 
 #[test]
+fn a_number_replaces_the_fields_of_its_name() {
+    let name = HeaderName::from_static("x-id");
+    let mut headers = Headers::new();
+    headers.insert_hex(&name, 0x17f);
+    assert_eq!(headers.bytes(), b"x-id: 0000000000000000000000000000017f\r\n");
+    headers.append("x-other", "a").unwrap();
+    headers.append("X-ID", "from a client").unwrap();
+    headers.insert_hex(&name, u128::MAX);
+    assert_eq!(headers.get_all("x-id").collect::<Vec<_>>(), [[b'f'; 32]]);
+    assert_eq!(headers.get_str("x-other"), Some("a"));
+}
+
+#[test]
 fn a_byte_that_could_end_a_field_is_refused_with_its_position() {
     let error =
         |name: &str, value: &[u8]| Headers::new().append(name, value).unwrap_err().to_string();

@@ -142,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn debug_shows_a_field_and_hides_a_secret() {
+        let shown = |line| format!("{:?}", StaticField::new(line));
+        assert_eq!(shown("x-a: b\r\n"), r#"StaticField("x-a", "b")"#);
+        let hidden = shown("x-api-key: s3same\r\n");
+        assert_eq!(hidden, r#"StaticField("x-api-key", "(hidden, 6 bytes)")"#);
+    }
+
+    #[test]
     fn names_are_compared_completely_and_without_case() {
         for name in
             ["date", "Upgrade", "CONNECTION", "Keep-Alive", "content-length", "Transfer-Encoding"]
