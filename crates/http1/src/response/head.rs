@@ -142,6 +142,16 @@ mod tests {
     use crate::limits::Limits;
     use crate::response::parse::parse_response_head;
 
+    #[test]
+    fn debug_shows_the_fields_and_hides_secrets() {
+        const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nSet-Cookie: s3same\r\nX: yyyyy\r\n\r\n";
+        let (head, _) =
+            parse_response_head(HEAD, &Method::GET, &Limits::default()).unwrap().unwrap();
+        let shown = format!("{head:?}");
+        assert!(shown.contains("status: 200") && shown.contains("yyyyy"), "{shown}");
+        assert!(shown.contains("Set-Cookie") && !shown.contains("s3same"), "{shown}");
+    }
+
     /// Tests `is_same`, which compares the results of both parsers under debug assertions.
     #[test]
     fn heads_are_the_same_only_if_all_parts_are_equal() {
