@@ -36,16 +36,20 @@ impl Service for Held {
     }
 }
 
+fn server_with_one_loop() -> Server {
+    Server::builder()
+        .bind("127.0.0.1:0")
+        .unwrap()
+        .config(ServerConfig::default().event_loops(1))
+        .build()
+        .unwrap()
+}
+
 #[test]
 fn the_observed_call_is_recorded_as_blocking_and_not_a_later_one() {
     // How many turns later the running call began than the observed call.
     for (later, is_caught) in [(0, true), (2, false)] {
-        let server = Server::builder()
-            .bind("127.0.0.1:0")
-            .unwrap()
-            .config(ServerConfig::default().event_loops(1))
-            .build()
-            .unwrap();
+        let server = server_with_one_loop();
         let (begun, has_begun) = mpsc::channel();
         let (end, ends) = mpsc::channel();
         server.spawn(Held { begun: Mutex::new(begun), ends: Mutex::new(ends) }).unwrap();
@@ -111,12 +115,7 @@ fn wait_for(is_so: impl Fn() -> bool) {
 #[cfg(target_os = "linux")]
 fn a_late_leader_that_takes_the_loop_from_a_call_that_waits_says_so() {
     for (waits, learned) in [(true, 1), (false, 0)] {
-        let server = Server::builder()
-            .bind("127.0.0.1:0")
-            .unwrap()
-            .config(ServerConfig::default().event_loops(1))
-            .build()
-            .unwrap();
+        let server = server_with_one_loop();
         let begun = Arc::new(AtomicUsize::new(0));
         let (end, ends): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel()).unzip();
         let ends = ends.into_iter().map(Mutex::new).collect();

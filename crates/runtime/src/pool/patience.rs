@@ -172,6 +172,7 @@ mod tests {
         assert_eq!(patience.left(99_999, 0), Some(1));
         assert_eq!(patience.left(100_000, 0), None);
     }
+
     /// The state after workers finished at this interval while leaders stood in line for this many
     /// thousandths of the time.
     fn in_line(gap: u64, share: u64) -> (Patience, u64) {
