@@ -225,6 +225,7 @@ fn a_panic_after_a_101_ends_only_its_connection() {
         client.read_until_end();
     }
     server.is_left_by_all();
+    eventually("each panic is counted", || server.metrics().panics == 10);
     server.client().is_alive();
 }
 

@@ -41,6 +41,7 @@ fn a_body_is_written_by_a_closure_on_a_thread_of_the_pool() {
         let answer = String::from_utf8(client.read_to_end()).unwrap();
         assert!(!answer.ends_with("0\r\n\r\n"), "{path}: {answer}");
     }
+    eventually("the panic is counted", || server.metrics().panics == 1);
     assert_eq!(server.client().get("/").status, 200);
 }
 

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::engine::cancel::watch_client;
-use crate::engine::task::ReplyTo;
+use crate::engine::exchange::ReplyTo;
 use crate::engine::worker;
 use crate::error::{Kind, Result};
 use crate::service::cancel::Cancel;

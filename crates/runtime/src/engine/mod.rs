@@ -7,6 +7,7 @@
 pub(crate) mod cancel;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
+pub(crate) mod exchange;
 #[cfg(unix)]
 pub(crate) mod handover;
 pub(crate) mod incoming;
@@ -46,10 +47,11 @@ use crate::engine::connection::Connection;
 #[cfg(unix)]
 use crate::engine::event_loop::Message;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
+use crate::engine::exchange::Call;
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::listener::{Bound, Entry};
-use crate::engine::task::{Call, Task};
+use crate::engine::task::Task;
 use crate::error::{Kind, Result};
 use crate::execution::crowd::Crowd;
 use crate::execution::key::ExecutionKey;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::budget::permits::{PermitWaiter, Permits};
 use crate::engine::Engine;
-use crate::engine::task::{Call, Task};
+use crate::engine::exchange::Call;
+use crate::engine::task::Task;
 use crate::engine::worker;
 use crate::execution::key::{ExecutionKey, Route};
 

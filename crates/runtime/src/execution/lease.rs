@@ -6,6 +6,16 @@
 //! changes its mode twice per request. Only a trial tells the two apart. So a lease begins with the
 //! second request that blocks, and each lease that served no request makes the next one rarer.
 
+use std::time::Duration;
+
+/// How long a thread waits for the next request before it returns the connection to its loop. A
+/// client that sends its next request after each response is quicker. This is also how long other
+/// requests may have to wait for a thread with a lease.
+pub(crate) const QUIET: Duration = Duration::from_millis(4);
+
+/// A call on the pool that takes longer has probably blocked.
+const BLOCKED_FOR_MIN: Duration = Duration::from_micros(50);
+
 /// The number of requests that must block before a lease. With one, a burst of new connections
 /// would get responses to second requests before its last connection gets a thread for its first.
 const BLOCKED_MIN: u8 = 2;
@@ -28,6 +38,13 @@ pub(crate) struct Lease {
     rest: u8,
     /// The value of `rest` after the last lease that served no request, or 0 after one that did.
     last_rest: u8,
+}
+
+/// Returns whether a call on the pool that took this long has probably blocked, so that a lease may
+/// be worthwhile for its connection.
+#[inline]
+pub(crate) fn has_blocked(took: Duration) -> bool {
+    took > BLOCKED_FOR_MIN
 }
 
 impl Lease {

@@ -17,10 +17,12 @@
 //!
 //! ```text
 //!   guest     stage                        step              what the worker does
-//!   all       closing                      Linger, Close     ends the write direction, or all
+//!   all       between two stages           Again             asks for the next step
+//!             closing                      Linger, Close     ends the write direction, or all
 //!             replaced by another guest    Leave             sends the output, then replaces it
 //!   Preamble  header                       Read              reads the socket
 //!             complete                     ClientKnown       records the client's address
+//!             missing or malformed         RefuseProxy       closes the connection
 //!   Handshake records                      Read, Handshake   computes, on the pool if it is costly
 //!             complete                     Secure            gives the session to the socket
 //!   Http      head                         Read              reads; complete heads need no step
@@ -29,8 +31,11 @@
 //!             sending from a reader        Pump              reads and sends a piece of the body
 //!             pushing                      Pushed            sends what other threads have pushed
 //!                                          AwaitPush         waits for them, or for the end
+//!                                          PushFailed        reports that they have failed
 //!             skipping                     Read              reads and discards unread content
 //!   Raw       open                         Read, then Notify calls the protocol, sends its output
+//!             requests that it asks for    Ask               runs them, and goes on meanwhile
+//!             their answers                Notify            passes them to the protocol
 //!             bytes from other threads     Flush             sends them
 //!             its peer has ended           Wait              waits for threads, or its deadline
 //! ```
@@ -55,11 +60,10 @@ use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
-use crate::execution::key::Route;
-use crate::execution::key::{ExecutionKey, RouteId};
+use crate::execution::key::{ExecutionKey, Route, RouteId};
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::request::Request;
-use crate::service::tcp::{Closed, Protocol};
+use crate::service::tcp::{Ask, Closed, Protocol};
 #[cfg(feature = "tls")]
 use handshake::Handshake;
 use http::{Http, PushFailed, Streaming};
@@ -108,6 +112,8 @@ pub(crate) enum Step {
     Secure,
     /// Call the handler of a request whose content is complete, then [`Http::respond`].
     Call(Request, Route),
+    /// Have a request of this guest answered, while its connection goes on.
+    Ask(Box<Ask>),
     /// Call the handler of a request whose content is still arriving.
     Stream(Box<Streaming>),
     /// Send the next piece of the response body with [`Http::pump`].

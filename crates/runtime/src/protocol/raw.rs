@@ -4,23 +4,22 @@
 //! protocol on its own. It returns what it needs next as a [`Step`], and the thread that serves the
 //! connection carries it out.
 
+mod ending;
 mod waiting;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::http::Http;
-use super::{Guest, Step, Successor};
+use super::{Step, Successor};
 use crate::budget::memory::Memory;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route};
-use crate::service::Site;
 use crate::service::mailbox::{Mailbox, WakeConnection};
-use crate::service::tcp::{Asked, Borrowed, Closed, End, Held, Io, Protocol, TcpService};
+use crate::service::tcp::{Asked, Borrowed, Calls, Closed, End, Held, Io, Protocol, TcpService};
 use crate::transport::Peer;
 
 /// The state of a raw protocol on one connection.
@@ -52,6 +51,8 @@ pub(crate) struct Raw {
     input: Side,
     /// The bytes that other threads want to send.
     mailbox: Option<Arc<Mailbox>>,
+    /// The requests that the protocol has an HTTP service answer.
+    calls: Option<Box<Calls>>,
 }
 
 /// The program's code that handles the connection.
@@ -110,6 +111,8 @@ pub(crate) enum Event {
     Deadline,
     MemoryPressure,
     Notified,
+    /// A call of the protocol is answered.
+    Answered,
     Shutdown,
 }
 
@@ -147,6 +150,7 @@ impl Raw {
             shutdown: Shutdown::NotBegun,
             input: Side::Open,
             mailbox: None,
+            calls: None,
         }
     }
 
@@ -171,6 +175,9 @@ impl Raw {
                 return Step::Flush;
             }
         }
+        if let Some(step) = self.calls.as_mut().and_then(|calls| step_calls(calls)) {
+            return step;
+        }
         if self.is_notified {
             return Step::Notify(Event::Notified);
         }
@@ -188,45 +195,6 @@ impl Raw {
             Side::Open => Step::Read,
             Side::Ended => Step::Notify(Event::End),
             Side::Told => Step::Wait,
-        }
-    }
-
-    #[inline(never)]
-    fn step_cold(&mut self, buffers: &mut Buffers) -> Step {
-        match &self.stage {
-            Stage::New => Step::Notify(Event::Open),
-            Stage::Open => Step::Again,
-            // Closing a socket with unread input, or before further input arrives, resets the
-            // connection, and the output may be lost.
-            Stage::Closing(_) if self.input == Side::Open && self.expired.is_none() => Step::Linger,
-            Stage::Closing(_) => Step::Close,
-            Stage::Lingering(..) => {
-                buffers.input.clear();
-                let is_over = self.expired.is_some() || self.input != Side::Open;
-                if is_over { Step::Close } else { Step::Read }
-            }
-            Stage::Leaving(_) => self.step_leaving(buffers),
-        }
-    }
-
-    /// Sends the last bytes of other threads, then leaves.
-    fn step_leaving(&mut self, buffers: &mut Buffers) -> Step {
-        if let Some(mailbox) = self.mailbox.take() {
-            if mailbox.queue.take_last(&mut buffers.output) {
-                self.stage = Stage::Closing(Closed::ByProtocol);
-            }
-            return Step::Flush;
-        }
-        Step::Leave
-    }
-
-    pub(crate) fn leave(&mut self) -> Option<Successor> {
-        match std::mem::replace(&mut self.stage, Stage::Closing(Closed::Detached)) {
-            Stage::Leaving(successor) => Some(successor),
-            stage => {
-                self.stage = stage;
-                None
-            }
         }
     }
 
@@ -259,6 +227,7 @@ impl Raw {
             given: given.as_ptr_range(),
             asked,
             mailbox: &mut self.mailbox,
+            calls: &mut self.calls,
             home,
             token,
             held: &mut self.held,
@@ -277,6 +246,11 @@ impl Raw {
             Event::Deadline => protocol.deadline(&mut io),
             Event::MemoryPressure => protocol.memory_pressure(&mut io),
             Event::Notified => protocol.notified(&mut io),
+            Event::Answered => {
+                if let Some((number, response)) = io.next_answer() {
+                    protocol.answered(number, response, &mut io);
+                }
+            }
             Event::Shutdown => protocol.shutdown(&mut io),
         }
         if matches!(asked.end, Some(End::Succeed(_))) {
@@ -349,7 +323,7 @@ impl Raw {
             }
             Event::Notified => self.is_notified = false,
             Event::Shutdown => self.shutdown = Shutdown::Told,
-            Event::Data => {}
+            Event::Data | Event::Answered => {}
         }
         self.notify_drained |= asked.notify_drained;
         if timeout.is_some() {
@@ -381,28 +355,6 @@ impl Raw {
         Borrowed(sent_back)
     }
 
-    /// Applies the protocol's request to end.
-    fn apply_end(&mut self, end: End, event: Event) {
-        match end {
-            End::Close => self.close(match self.input {
-                _ if event == Event::Shutdown => Closed::Shutdown,
-                Side::Open if matches!(event, Event::Deadline | Event::MemoryPressure) => {
-                    Closed::TimedOut
-                }
-                Side::Open => Closed::ByProtocol,
-                Side::Ended | Side::Told => Closed::ByPeer,
-            }),
-            End::TooLong => self.close(Closed::TooLong),
-            End::Detach(handler) => {
-                self.stage =
-                    Stage::Leaving(Successor::Thread(handler, self.route.key, self.route.id()));
-            }
-            End::Http(site) => self.stage = Stage::Leaving(http_successor(site)),
-            // Handled by `call` already.
-            End::Succeed(_) | End::Succeeded => {}
-        }
-    }
-
     /// The protocol has left bytes unused: more must arrive in time, and within its limit.
     fn wait_for_more(&mut self, unread: usize, now: Instant, config: &ServerConfig) {
         let unread_max = match &self.actor {
@@ -425,58 +377,15 @@ impl Raw {
         self.timeout = None;
         self.expired = None;
         self.held = None;
+        self.calls = None;
         self.notify_drained = false;
         if self.input == Side::Told {
             self.input = Side::Ended;
         }
     }
 
-    fn close(&mut self, reason: Closed) {
-        if matches!(self.stage, Stage::New | Stage::Open) {
-            self.stage = Stage::Closing(reason);
-        }
-    }
-
-    /// Called when the connection ends at once, for this reason.
-    pub(crate) fn break_off(&mut self, reason: Closed) {
-        self.stage = Stage::Closing(reason);
-        self.input = Side::Told;
-    }
-
-    /// Called when the write direction is shut down. Input is discarded until `until`.
-    pub(crate) fn linger(&mut self, until: Instant) {
-        if let Stage::Closing(reason) = self.stage {
-            self.stage = Stage::Lingering(reason, until);
-        }
-    }
-
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refused.take()
-    }
-
-    /// Takes the protocol out, together with the reason of the end. It gets no more events.
-    pub(crate) fn take_protocol(&mut self) -> Option<(Box<dyn Protocol>, Closed, Route)> {
-        if let Some(mailbox) = self.mailbox.take() {
-            mailbox.queue.close();
-        }
-        self.held = None;
-        let reason = match self.stage {
-            Stage::Closing(reason) | Stage::Lingering(reason, _) => reason,
-            _ => Closed::Shutdown,
-        };
-        match std::mem::replace(&mut self.actor, Actor::Gone) {
-            Actor::Present(protocol) => Some((protocol, reason, self.route)),
-            Actor::Expected(_) | Actor::Gone => None,
-        }
-    }
-}
-
-impl Drop for Raw {
-    fn drop(&mut self) {
-        // This happens when a server ends by its drain deadline.
-        if let Some((mut protocol, reason, _)) = self.take_protocol() {
-            protocol.close(reason);
-        }
     }
 }
 
@@ -489,7 +398,11 @@ impl fmt::Debug for Raw {
     }
 }
 
-/// Returns HTTP with this service, in the state of a new connection.
-fn http_successor(site: Arc<Site>) -> Successor {
-    Successor::Guest(Guest::Http(Http::new(Some(site))))
+/// Returns what the calls of a protocol need next.
+#[cold]
+fn step_calls(calls: &mut Calls) -> Option<Step> {
+    if let Some(ask) = calls.next_asked() {
+        return Some(Step::Ask(Box::new(ask)));
+    }
+    calls.has_answers().then_some(Step::Notify(Event::Answered))
 }

@@ -129,6 +129,7 @@ impl Exchange<'_> {
             | Step::Wait
             | Step::ClientKnown(_)
             | Step::RefuseProxy(_)
+            | Step::Ask(_)
             | Step::Notify(_) => return false,
             #[cfg(feature = "tls")]
             Step::Handshake | Step::Secure => return false,

@@ -74,6 +74,11 @@ impl Request {
         }
     }
 
+    /// Sets the peer of a request that was not read from its connection by the engine.
+    pub(crate) fn set_peer(&mut self, peer: Peer) {
+        self.peer = peer;
+    }
+
     #[cfg(feature = "tls")]
     #[inline]
     pub(crate) fn set_tls(&mut self, tls: Option<Arc<TlsInfo>>) {

@@ -345,6 +345,10 @@ impl Response {
         (!self.status.is_informational()).then_some((self.status, &self.headers, content))
     }
 
+    pub(crate) fn is_upgrade(&self) -> bool {
+        self.upgrade.is_some()
+    }
+
     pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<Box<Upgrade>>) {
         (self.status, self.headers, self.body, self.upgrade)
     }

@@ -12,10 +12,11 @@ use mio::{Poll, Registry, Waker};
 use super::{EventLoop, WAKER};
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
+use crate::engine::exchange::Call;
 #[cfg(unix)]
 use crate::engine::handover::Resumed;
 use crate::engine::listener::Accepted;
-use crate::engine::task::{Call, Task};
+use crate::engine::task::Task;
 use crate::execution::key::RouteId;
 use crate::execution::probe;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};

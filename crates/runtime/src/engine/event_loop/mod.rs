@@ -29,9 +29,9 @@ use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::deadlines::Deadlines;
 use crate::engine::connection::slab::{Missed, Slab};
+use crate::engine::exchange::{AnswerTo, Call};
 use crate::engine::listener::Accepted;
 use crate::engine::seat::start_waiting;
-use crate::engine::task::Call;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::policy::{OnLoop, Others};
 use crate::execution::sleep::FOR_EVER;
@@ -314,7 +314,9 @@ impl EventLoop {
             }
             Message::Adopt(accepted) => Some(Turn::Serve(self.adopt(accepted, now), Readiness::Io)),
             Message::Late(mut call) => {
-                self.apply_missed(&mut call.reply_to.connection);
+                if let AnswerTo::Connection(reply_to) = &mut call.answer_to {
+                    self.apply_missed(&mut reply_to.connection);
+                }
                 Some(Turn::Refuse(call))
             }
             Message::MakeRoom(asker) => {
@@ -414,7 +416,7 @@ impl EventLoop {
             start_waiting(&self.handle.engine, self.handle.engine.seats.next());
         }
         for call in late {
-            let loop_handle = Arc::clone(call.reply_to.connection.loop_handle());
+            let loop_handle = Arc::clone(call.loop_handle());
             loop_handle.send(Message::Late(call));
         }
         next

@@ -9,13 +9,13 @@ use filoplume_http1::{CloseReason, RequestHead};
 
 use super::run::{CallOutcome, Measure, run};
 use super::{Flow, Outcome, Worker};
-use crate::budget::permits::Permits;
+use crate::budget::permits::{Permit, Permits};
 use crate::buffers::OUTPUT_BYTES;
 use crate::engine::cancel::watch_client;
 use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
+use crate::engine::exchange::{Call, ReplyTo};
 use crate::engine::seat::Seat;
-use crate::engine::task::{Call, ReplyTo};
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::RouteSource;
 use crate::protocol::http::{ContentPlan, Http, Responded};
@@ -37,10 +37,7 @@ impl Worker<'_> {
     /// Plans a request, and calls its handler if it has no content.
     #[inline(always)]
     pub(super) fn request(&mut self, connection: Box<Connection>, head: RequestHead) -> Flow {
-        match &mut self.lead {
-            Some(event_loop) => event_loop.requests += 1,
-            None => self.engine.counters.requests.increment(),
-        }
+        self.count_request();
         let mut lent = None;
         let request = lent.insert(Request::new(head, connection.peer));
         #[cfg(feature = "tls")]
@@ -66,6 +63,14 @@ impl Worker<'_> {
         self.call(connection, &mut lent, route, None)
     }
 
+    #[inline(always)]
+    pub(super) fn count_request(&mut self) {
+        match &mut self.lead {
+            Some(event_loop) => event_loop.requests += 1,
+            None => self.engine.counters.requests.increment(),
+        }
+    }
+
     /// Refuses a request, or begins to receive its content, as planned.
     #[inline(never)]
     fn begin_content(
@@ -88,7 +93,7 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
+    pub(super) fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
         let mut plan =
             catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
                 self.engine.note_panic("the plan of a request panicked");
@@ -350,9 +355,14 @@ impl Worker<'_> {
     }
 
     /// Answers a request that was dispatched, then continues with its connection.
-    pub(crate) fn answer(&mut self, call: Call) -> Outcome {
-        self.permit = Some(call.permit);
-        let flow = self.call_here(&mut Some(call.request), call.reply_to);
+    pub(crate) fn answer(
+        &mut self,
+        request: Request,
+        reply_to: ReplyTo,
+        permit: Permit,
+    ) -> Outcome {
+        self.permit = Some(permit);
+        let flow = self.call_here(&mut Some(request), reply_to);
         self.go_on(flow)
     }
 
@@ -360,9 +370,8 @@ impl Worker<'_> {
     #[cold]
     pub(crate) fn refuse_waiting(&mut self, call: Call) -> Outcome {
         let call = Box::new(call);
-        let full = self.engine.seats.why(call.reply_to.route.key, &call);
-        let Call { request, reply_to, .. } = *call;
-        let flow = self.overloaded(request, reply_to, &full);
+        let full = self.engine.seats.why(call.route().key, &call);
+        let flow = self.refuse_full(*call, &full);
         self.go_on(flow)
     }
 

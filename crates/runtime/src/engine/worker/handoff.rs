@@ -9,18 +9,21 @@ use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
 use crate::budget::seats::{Entered, Full};
 use crate::engine::connection::Connection;
+use crate::engine::exchange::{AnswerTo, Asker, Call, ReplyTo};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::seat::Seat;
-use crate::engine::task::{Call, ReplyTo, Task};
+use crate::engine::task::Task;
 use crate::engine::{Backend, Engine};
 use crate::execution::key::{ExecutionKey, Route, RouteId};
 use crate::protocol::http::Http;
 use crate::protocol::{Guest, Successor};
+use crate::service::Site;
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::service::tcp::Closed;
+use crate::transport::Peer;
 
 /// The `Retry-After` of a refusal, in seconds, if no measurement suggests another value.
 pub(super) const RETRY_AFTER: u64 = 1;
@@ -31,11 +34,20 @@ impl Worker<'_> {
     #[inline(never)]
     pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
         let mut reply_to = self.prepare_handoff(reply_to)?;
-        self.engine.counters.dispatched.increment();
         self.measure_queue(&mut reply_to.connection);
+        match self.admit(Box::new(Call::new(request, AnswerTo::Connection(reply_to)))) {
+            Ok(()) => Break(Outcome::Moved),
+            Err((call, full)) => self.refuse_full(*call, &full),
+        }
+    }
+
+    /// Has a request run by a pool thread, or lets it wait for one. Gives it back if it would wait
+    /// for too long.
+    #[inline(always)]
+    pub(super) fn admit(&mut self, call: Box<Call>) -> Result<(), (Box<Call>, Full)> {
+        self.engine.counters.dispatched.increment();
         let started = self.clocks.is_due().then(Instant::now);
-        let route = reply_to.route;
-        let call = Box::new(Call::new(request, reply_to));
+        let route = call.route();
         let entered = if route.is_vital { self.enter_vital(call) } else { self.enter(call) };
         if let Some(started) = started {
             self.engine.routes.note_dispatch(started.elapsed());
@@ -43,20 +55,16 @@ impl Worker<'_> {
                 self.engine.pool.note_in_line(in_line, elapsed);
             }
         }
-        match entered {
-            Ok(()) => Break(Outcome::Moved),
-            Err((call, full)) => {
-                let full = full.unwrap_or_else(|| self.engine.seats.why(route.key, &call));
-                let Call { request, reply_to, .. } = *call;
-                self.overloaded(request, reply_to, &full)
-            }
-        }
+        entered.map_err(|(call, full)| {
+            let full = full.unwrap_or_else(|| self.engine.seats.why(route.key, &call));
+            (call, full)
+        })
     }
 
     /// Has a request run by a pool thread as soon as a seat is free, and a permit if it needs one.
     #[inline]
     fn enter(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
-        let key = call.reply_to.route.key;
+        let key = call.route().key;
         match self.engine.seats.enter(key, call) {
             Entered::Seated(call) => {
                 Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None))
@@ -221,17 +229,40 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    /// Refuses a request for which no thread will be free in time. Logs which routes occupy the
-    /// threads.
-    pub(super) fn overloaded(&mut self, request: Request, reply_to: ReplyTo, full: &Full) -> Flow {
-        let held = Held { engine: &self.engine, route: reply_to.route, full };
-        let peer = reply_to.connection.peer;
+    /// Refuses a request for which no thread will be free in time.
+    #[cold]
+    pub(super) fn refuse_full(&mut self, call: Call, full: &Full) -> Flow {
+        let Call { request, answer_to, .. } = call;
+        match answer_to {
+            AnswerTo::Connection(reply_to) => self.overloaded(request, reply_to, full),
+            AnswerTo::Guest(Asker { peer, site, route, slot, .. }) => {
+                slot.fill(self.full_response(&request, Some(&site), route, peer, full));
+                Break(Outcome::Moved)
+            }
+        }
+    }
+
+    /// Returns the response to a request for which no thread will be free in time. Logs which
+    /// routes occupy the threads.
+    fn full_response(
+        &self,
+        request: &Request,
+        site: Option<&Site>,
+        route: Route,
+        peer: Peer,
+        full: &Full,
+    ) -> Response {
+        let held = Held { engine: &self.engine, route, full };
         self.engine.refusals.note_because(Refusal::Overloaded, peer, || held.to_string());
         let seconds = full.wait.map_or(1, |wait| wait.as_secs().saturating_add(1));
-        let site = reply_to.connection.guest.as_http().and_then(Http::site);
         let refused = Refused::new(Refusal::Overloaded, seconds, &held);
-        let mut response = refused.response(site.map(|site| &*site.service), &request);
-        let mut reply_to = reply_to;
+        refused.response(site.map(|site| &*site.service), request)
+    }
+
+    fn overloaded(&mut self, request: Request, mut reply_to: ReplyTo, full: &Full) -> Flow {
+        let ReplyTo { connection, route, .. } = &reply_to;
+        let site = connection.guest.as_http().and_then(Http::site);
+        let mut response = self.full_response(&request, site, *route, connection.peer, full);
         let refusal = Some(Refusal::Overloaded);
         self.answered(&mut reply_to.connection, &mut response, request.route(), refusal);
         // Gives a content that is still arriving back to the connection.

@@ -1,17 +1,11 @@
 //! Leases. If a connection's requests block repeatedly and no request waits for a thread, a thread
 //! keeps the connection and waits for its next request itself.
 
-use std::time::Duration;
-
 use super::Worker;
 use crate::engine::connection::Connection;
 use crate::engine::seat::Seat;
+use crate::execution::lease::QUIET;
 use crate::protocol::http::Http;
-
-/// How long the thread waits before it returns the connection to its loop. A client that sends its
-/// next request after each response is quicker. This is also how long other requests may have to
-/// wait for a thread with a lease.
-const LEASE_QUIET: Duration = Duration::from_millis(4);
 
 impl Worker<'_> {
     /// Returns whether this thread, which leads no loop, keeps a connection that waits for its next
@@ -32,7 +26,7 @@ impl Worker<'_> {
             return false;
         }
         if !connection.lease.is_on() {
-            if connection.hold(LEASE_QUIET).is_err() {
+            if connection.hold(QUIET).is_err() {
                 return false;
             }
             connection.lease.begin();

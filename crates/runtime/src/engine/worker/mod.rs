@@ -5,6 +5,7 @@
 //! leader becomes a follower if its loop is taken while a handler runs. Only this module knows both
 //! event loops and protocols.
 
+mod ask;
 mod call;
 mod handoff;
 #[cfg(feature = "tls")]
@@ -31,15 +32,17 @@ use crate::buffers::Buffers;
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::{EventLoop, LoopHandle, Message, Readiness, Turn};
+use crate::engine::exchange::{AnswerTo, Call, ReplyTo};
 use crate::engine::seat::Seat;
-use crate::engine::task::{Call, ReplyTo};
 use crate::execution::probe::Clocks;
 use crate::execution::scheduling::Batch;
 use crate::service::tcp::Closed;
 use measure::MeasuredCall;
+use run::count_noted;
 
 #[cfg(feature = "tls")]
 pub(crate) use handshake::shake_hands;
+pub(crate) use run::run_counted;
 
 /// The state of a working thread: its buffers, and its event loop if it leads one.
 pub(crate) struct Worker<'a> {
@@ -66,6 +69,9 @@ pub(crate) enum Outcome {
     Parked(Box<Connection>),
     /// To its loop: it could continue, but other connections come first.
     Yielded(Box<Connection>),
+    /// As [`Yielded`](Self::Yielded), and this thread runs a call for its guest. If the call
+    /// blocks, the connection is not held up.
+    Asked(Box<Connection>, Box<Call>),
     /// It is closed.
     Closed(Box<Connection>),
     /// It has another owner already.
@@ -105,6 +111,7 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
         // The output belonged to that connection.
         worker.buffers.output.clear();
     }
+    count_noted(&worker.engine);
     let clocks = std::mem::take(&mut worker.clocks);
     drop(worker);
     buffers.clocks = clocks.without_run_queue();
@@ -118,8 +125,28 @@ pub(crate) fn follow(
     seat: Option<Seat>,
     work: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome,
 ) -> Option<io::Error> {
-    let mut buffers = Buffers::take();
     let engine = Arc::clone(&connection.loop_handle().engine);
+    without_loop(engine, seat, |worker| {
+        let connection = worker.load(connection);
+        let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
+        if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(worker, connection))) {
+            worker.put(outcome);
+            worker.count_moved();
+        } else {
+            // As for a leader. The connection's loop frees its entry.
+            worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
+            loop_handle.send(Message::Closed(token));
+        }
+    })
+}
+
+/// Makes this thread a worker without a loop. Returns why its connection was given up, if it was.
+fn without_loop(
+    engine: Arc<Engine>,
+    seat: Option<Seat>,
+    work: impl FnOnce(&mut Worker<'_>),
+) -> Option<io::Error> {
+    let mut buffers = Buffers::take();
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jump_with(engine.config.jumps.as_ref());
     let clocks = std::mem::take(&mut buffers.clocks);
@@ -134,22 +161,30 @@ pub(crate) fn follow(
         has_measured: false,
         error: None,
     };
-    let connection = worker.load(connection);
-    let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
-    if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
-        worker.put(outcome);
-        worker.count_moved();
-    } else {
-        // As for a leader. The connection's loop frees its entry.
-        worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
-        loop_handle.send(Message::Closed(token));
-    }
+    work(&mut worker);
+    count_noted(&worker.engine);
     let error = worker.error.take();
     let clocks = std::mem::take(&mut worker.clocks);
     drop(worker);
     buffers.clocks = clocks;
     buffers.give_back();
     error
+}
+
+/// Runs the handler of a request that has a seat.
+pub(crate) fn answer(call: Call, seat: Seat) {
+    let Call { request, answer_to, permit } = call;
+    match answer_to {
+        AnswerTo::Connection(reply_to) => {
+            follow_reply(reply_to, Some(seat), |worker, reply_to| {
+                worker.answer(request, reply_to, permit)
+            });
+        }
+        AnswerTo::Guest(asker) => {
+            let engine = Arc::clone(&asker.loop_handle.engine);
+            without_loop(engine, Some(seat), |worker| worker.answer_asked(request, asker, permit));
+        }
+    }
 }
 
 /// As [`follow`], for a request.
@@ -306,6 +341,13 @@ impl Worker<'_> {
                 event_loop.requeue(connection, self.buffers.clock.now());
             }
             (Outcome::Yielded(connection), None) => return_now(connection),
+            (Outcome::Asked(connection, call), lead) => {
+                match lead {
+                    Some(event_loop) => event_loop.requeue(connection, self.buffers.clock.now()),
+                    None => return_now(connection),
+                }
+                self.call_asked(*call);
+            }
             (Outcome::Closed(connection), _) => {
                 let loop_handle = Arc::clone(connection.loop_handle());
                 let token = connection.token();
@@ -327,10 +369,25 @@ impl Worker<'_> {
 /// Refuses a request that has a seat but that the pool has refused.
 #[cold]
 pub(crate) fn refuse(call: Call) {
-    let Call { request, reply_to, permit } = call;
-    follow_reply(reply_to, None, |worker, reply_to| {
-        worker.refuse_waiting(Call { request, reply_to, permit })
-    });
+    let Call { request, answer_to, permit } = call;
+    let refuse = |worker: &mut Worker<'_>, answer_to| {
+        worker.refuse_waiting(Call { request, answer_to, permit })
+    };
+    match answer_to {
+        AnswerTo::Connection(reply_to) => {
+            follow_reply(reply_to, None, |worker, mut reply_to| {
+                // As it was while it waited.
+                worker.unload(&mut reply_to.connection);
+                refuse(worker, AnswerTo::Connection(reply_to))
+            });
+        }
+        AnswerTo::Guest(asker) => {
+            let engine = Arc::clone(&asker.loop_handle.engine);
+            without_loop(engine, None, |worker| {
+                refuse(worker, AnswerTo::Guest(asker));
+            });
+        }
+    }
 }
 
 /// Returns a connection to its loop, which serves it at once.

@@ -3,19 +3,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::execution::key::Route;
+use crate::execution::lease;
 use crate::execution::policy::{CallTimes, Place, Sample};
 use crate::execution::probe::{CALLS_PER_CLOSE_SAMPLE, Clocks, Measured};
 use crate::execution::slot::drop_cold;
 use crate::service::panics::take_caught;
-
-/// A call on the pool that takes longer has probably blocked, so a lease may be worthwhile for its
-/// connection.
-const BLOCKED_MIN: Duration = Duration::from_micros(50);
 
 /// Where a handler's code ran, and whether it blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +65,24 @@ pub(super) fn run_quick(engine: &Engine, code: impl FnOnce()) -> thread::Result<
     result
 }
 
+/// Runs code of the program that belongs to no connection, and counts its panic.
+pub(crate) fn run_counted(engine: &Engine, code: impl FnOnce()) -> thread::Result<()> {
+    run_quick(engine, code)
+}
+
+/// Counts the panics that were noted outside of a call, such as in an answer to a refused request.
+/// Called when a thread ends its work, so that none waits for the next call.
 #[inline(always)]
-fn count_panics(engine: &Engine, result: &thread::Result<()>) {
+pub(super) fn count_noted(engine: &Engine) {
     let caught = take_caught();
     if caught > 0 {
         engine.counters.panics.add(caught);
     }
+}
+
+#[inline(always)]
+fn count_panics(engine: &Engine, result: &thread::Result<()>) {
+    count_noted(engine);
     if result.is_err() {
         engine.note_panic("a handler panicked");
     }
@@ -219,5 +227,5 @@ fn run_following(
         engine.routes.ran_on_pool(route.key, CallTimes { waited: None, ran: None, ..took })
     };
     engine.count_move(is_back.then_some(Place::Loop));
-    (result, if took.wall > BLOCKED_MIN { CallOutcome::Blocked } else { CallOutcome::Quick })
+    (result, if lease::has_blocked(took.wall) { CallOutcome::Blocked } else { CallOutcome::Quick })
 }

@@ -101,6 +101,7 @@ impl Worker<'_> {
             Step::Secure => self.secure(connection),
             Step::RefuseProxy(error) => Break(self.refuse_proxy(connection, error)),
             Step::Call(request, route) => self.call_cold(connection, request, route, None),
+            Step::Ask(ask) => self.ask(connection, *ask),
             Step::Stream(streaming) => self.stream(connection, *streaming),
             Step::Pump => {
                 let connection = self.begin_round(connection, rounds)?;
@@ -371,7 +372,7 @@ impl Worker<'_> {
 
     /// Yields to the loop's other connections.
     #[inline(never)]
-    fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
+    pub(super) fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
         let flushed = self.flush_output(&mut connection);
         if let Err(error) = flushed.and_then(|_| connection.watch(false)) {
             return self.give_up(connection, error);

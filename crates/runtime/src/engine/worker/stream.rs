@@ -11,7 +11,7 @@ use crate::clock::Pace;
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
-use crate::engine::task::ReplyTo;
+use crate::engine::exchange::ReplyTo;
 use crate::execution::key::Route;
 use crate::protocol::Guest;
 use crate::protocol::http::{FileSent, Http, Streaming};

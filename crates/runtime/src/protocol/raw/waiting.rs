@@ -18,6 +18,10 @@ impl Raw {
         }
     }
 
+    fn awaits_answers(&self) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.open() > 0)
+    }
+
     /// Called when the peer has closed its direction.
     pub(crate) fn end_of_input(&mut self) {
         if self.input == Side::Open {
@@ -30,6 +34,8 @@ impl Raw {
     pub(crate) fn expire(&mut self, is_stuck: bool) {
         if is_stuck {
             self.break_off(Closed::TimedOut);
+        } else if self.awaits_answers() && self.timeout.is_none() && self.pace.is_none() {
+            // The peer waits for its answers, and may be silent.
         } else {
             let is_pressed = std::mem::take(&mut self.is_pressed);
             self.expired = Some(if is_pressed { Event::MemoryPressure } else { Event::Deadline });
@@ -40,6 +46,7 @@ impl Raw {
     /// Returns whether it has to be told.
     pub(crate) fn drain(&mut self) -> bool {
         let is_idle = self.seen == 0
+            && !self.awaits_answers()
             && self.input == Side::Open
             && matches!(self.stage, Stage::New | Stage::Open);
         if is_idle && self.shutdown == Shutdown::NotBegun {

@@ -57,7 +57,7 @@ pub fn http(service: impl Service) -> Http {
 /// ```
 #[derive(Clone)]
 pub struct Http {
-    site: Arc<Site>,
+    pub(super) site: Arc<Site>,
 }
 
 impl Protocol for Http {

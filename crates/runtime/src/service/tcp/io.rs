@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Protocol;
+use super::calls::Calls;
+use super::http::Http;
 use super::sender::{QUEUED_BYTES_MAX, Sender};
 use crate::budget::memory::{Charge, Memory};
 use crate::budget::refusal::Refusal;
@@ -14,6 +16,8 @@ use crate::config::ServerConfig;
 use crate::service::Site;
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::mailbox::{Mailbox, WakeConnection};
+use crate::service::request::Request;
+use crate::service::response::Response;
 use crate::transport::Peer;
 
 /// A connection that a [`Protocol`](super::Protocol) may use during one call.
@@ -52,6 +56,7 @@ pub struct Io<'a> {
     pub(crate) mailbox: &'a mut Option<Arc<Mailbox>>,
     pub(crate) home: &'a dyn Fn() -> Weak<dyn WakeConnection>,
     pub(crate) token: usize,
+    pub(crate) calls: &'a mut Option<Box<Calls>>,
     pub(crate) held: &'a mut Option<Box<Held>>,
     pub(crate) memory: &'a Arc<Memory>,
     pub(crate) config: &'a ServerConfig,
@@ -198,6 +203,82 @@ impl Io<'_> {
             self.asked_cold().refused = Some(Refusal::Memory);
         }
         has_memory
+    }
+
+    /// Has an HTTP service answer a request, as the engine does for a connection of its own: the
+    /// handler runs on the loop or on a thread of the pool, waits for a thread and for permits, and
+    /// is refused if the server is overloaded. The connection goes on meanwhile, so a protocol may
+    /// have several calls at once, as many as it allows its peer. Each is answered once by
+    /// [`Protocol::answered`], with this number.
+    ///
+    /// This is for protocols that carry HTTP in frames of their own, such as HTTP/2, FastCGI or a
+    /// tunnel. The [version](Request::version) of such a request is that of HTTP/1.1. A handler
+    /// that asks whether its client has gone is told only what the protocol tells it otherwise.
+    ///
+    /// While a call is open, a peer may be silent, unless a [timeout](Self::set_timeout) is set.
+    ///
+    /// ```
+    /// use filoplume_runtime::tcp::{self, Io, Protocol};
+    /// use filoplume_runtime::{Peer, Request, Response, ResponseBody, Server};
+    /// use std::io::{BufRead, BufReader, Write};
+    /// use std::{net::TcpStream, thread, time::Duration};
+    ///
+    /// /// Each line is a path. Answers come as soon as they are there, with the number of the line.
+    /// struct Paths(tcp::Http, u64);
+    ///
+    /// impl Protocol for Paths {
+    ///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+    ///         let mut used = 0;
+    ///         while let Some(length) = bytes[used..].iter().position(|&byte| byte == b'\n') {
+    ///             let path = String::from_utf8_lossy(&bytes[used..used + length]);
+    ///             used += length + 1;
+    ///             self.1 += 1;
+    ///             let request = http::Request::builder().uri(&*path).body(Vec::new());
+    ///             match request.ok().and_then(|request| Request::try_from(request).ok()) {
+    ///                 Some(request) => io.call(self.1, request, &self.0),
+    ///                 None => io.close(),
+    ///             }
+    ///         }
+    ///         used
+    ///     }
+    ///
+    ///     fn answered(&mut self, number: u64, response: Response, io: &mut Io<'_>) {
+    ///         if let ResponseBody::Bytes(bytes) = response.body() {
+    ///             io.send(format!("{number}: {}\n", bytes.escape_ascii()).as_bytes());
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let site = tcp::http(|request: Request| {
+    ///     if request.path() == "/slow" {
+    ///         thread::sleep(Duration::from_millis(100));
+    ///     }
+    ///     Response::from(request.path().to_owned())
+    /// });
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// server.spawn_tcp(move |_: Peer| Paths(site.clone(), 0))?;
+    ///
+    /// let mut client = TcpStream::connect(server.local_addr().unwrap())?;
+    /// client.write_all(b"/a\n/b\n")?;
+    /// let mut lines = BufReader::new(client).lines();
+    /// assert_eq!(lines.next().unwrap()?, "1: /a");
+    /// assert_eq!(lines.next().unwrap()?, "2: /b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call(&mut self, number: u64, request: Request, service: &Http) {
+        let calls =
+            self.calls.get_or_insert_with(|| Box::new(Calls::new((self.home)(), self.token)));
+        calls.ask(number, request, Arc::clone(&service.site));
+    }
+
+    /// Takes the next answer to a call.
+    pub(crate) fn next_answer(&mut self) -> Option<(u64, Response)> {
+        self.calls.as_mut()?.next_answer()
+    }
+
+    /// Returns how many [calls](Self::call) of this connection are not answered yet.
+    pub fn open_calls(&self) -> usize {
+        self.calls.as_ref().map_or(0, |calls| calls.open())
     }
 
     /// Returns a handle with which any thread can send to this connection while it is open.

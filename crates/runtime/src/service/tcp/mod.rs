@@ -30,6 +30,7 @@
 //! [`write_timeout`](crate::ServerConfig::write_timeout).
 
 mod bytes;
+mod calls;
 mod http;
 mod io;
 mod lines;
@@ -39,9 +40,11 @@ mod sender;
 
 use crate::config::ServerConfig;
 use crate::service::blocking_stream::BlockingStream;
+use crate::service::response::Response;
 use crate::transport::Peer;
 
 pub use bytes::{Bytes, bytes};
+pub(crate) use calls::{AnswerSlot, Ask, Calls};
 pub use http::{Http, http};
 pub use io::Io;
 pub(crate) use io::{Asked, Borrowed, End, Held};
@@ -186,7 +189,16 @@ pub trait Protocol: Send + 'static {
         true
     }
 
-    /// Called once, when the server begins to shut down and no input is left unused. The default
+    /// Called when the answer to an [`Io::call`] has arrived, with the number of the call. Answers
+    /// come in the order in which the handlers return. A handler that panicked, or whose response
+    /// is an upgrade or [pushed](crate::pushed), is a `500`, and a request that found the server
+    /// overloaded a `503`.
+    fn answered(&mut self, number: u64, response: Response, io: &mut Io<'_>) {
+        let _ = (number, response, io);
+    }
+
+    /// Called once, when the server begins to shut down, no input is left unused and all
+    /// [calls](Io::call) are answered. The default
     /// closes the connection. A protocol that says goodbye does so here, and closes when the peer
     /// has answered; the drain deadline of the server ends it in any case.
     fn shutdown(&mut self, io: &mut Io<'_>) {

@@ -1,0 +1,89 @@
+//! Exchanges: a request, and where its answer goes.
+//!
+//! In HTTP/1.1 a connection has one exchange at a time, so the exchange owns the connection: nothing
+//! is shared, and the thread that answers also writes. A guest with several exchanges at once keeps
+//! its connection on the loop, and each answer comes to it as a message.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::budget::permits::{Permit, Permits};
+use crate::budget::seats::SeatRequest;
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::LoopHandle;
+use crate::execution::key::Route;
+use crate::service::Site;
+use crate::service::body::StreamReturn;
+use crate::service::request::Request;
+use crate::service::tcp::AnswerSlot;
+use crate::transport::Peer;
+
+/// A request that waits for its handler.
+pub(crate) struct Call {
+    pub(crate) request: Request,
+    pub(crate) answer_to: AnswerTo,
+    /// The permit of the resource that its handler uses. Held once it has a seat.
+    pub(crate) permit: Permit,
+}
+
+/// Where the answer to a request goes.
+pub(crate) enum AnswerTo {
+    Connection(ReplyTo),
+    Guest(Asker),
+}
+
+/// A connection that waits for the answer to its only exchange.
+pub(crate) struct ReplyTo {
+    pub(crate) connection: Box<Connection>,
+    pub(crate) route: Route,
+    /// Receives a streamed content back from its handler.
+    pub(crate) stream: Option<Arc<StreamReturn>>,
+}
+
+/// A guest that has asked for several answers. Its connection goes on meanwhile, and may be on any
+/// thread.
+pub(crate) struct Asker {
+    pub(crate) loop_handle: Arc<LoopHandle>,
+    pub(crate) peer: Peer,
+    pub(crate) site: Arc<Site>,
+    pub(crate) route: Route,
+    pub(crate) slot: AnswerSlot,
+}
+
+impl Call {
+    /// A request that has no permit yet.
+    pub(crate) fn new(request: Request, answer_to: AnswerTo) -> Self {
+        Self { request, answer_to, permit: Permit::default() }
+    }
+
+    pub(crate) fn route(&self) -> Route {
+        match &self.answer_to {
+            AnswerTo::Connection(reply_to) => reply_to.route,
+            AnswerTo::Guest(asker) => asker.route,
+        }
+    }
+
+    /// Returns the loop of the connection that the request came from.
+    pub(crate) fn loop_handle(&self) -> &Arc<LoopHandle> {
+        match &self.answer_to {
+            AnswerTo::Connection(reply_to) => reply_to.connection.loop_handle(),
+            AnswerTo::Guest(asker) => &asker.loop_handle,
+        }
+    }
+}
+
+impl SeatRequest for Box<Call> {
+    fn permits(&self) -> Option<&Permits> {
+        self.request.permits()
+    }
+
+    fn hold(&mut self, permit: Permit) {
+        self.permit = permit;
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("route", &self.route()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! The requests of a guest that has several exchanges at once.
+
+use std::ops::ControlFlow::{Break, Continue};
+use std::sync::Arc;
+
+use super::run::{CallOutcome, Measure, run};
+use super::{Flow, Outcome, Worker};
+use crate::budget::permits::Permit;
+use crate::engine::connection::Connection;
+use crate::engine::exchange::{AnswerTo, Asker, Call};
+use crate::execution::key::Route;
+use crate::service::request::Request;
+use crate::service::response::Response;
+use crate::service::tcp::Ask;
+use crate::service::{Content, Plan};
+
+impl Worker<'_> {
+    /// Has a request of a guest answered, while its connection goes on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ask(&mut self, connection: Box<Connection>, ask: Ask) -> Flow {
+        let Ask { mut request, site, slot } = ask;
+        self.count_request();
+        request.set_peer(connection.peer);
+        #[cfg(feature = "tls")]
+        request.set_tls(connection.transport.tls_info().map(Arc::clone));
+        let plan =
+            if site.plans { self.plan(&*site.service, &mut request) } else { Plan::default() };
+        let route = plan.route_of(&request);
+        if let Content::Refused(response) = plan.content {
+            slot.fill(*response);
+            return Continue(connection);
+        }
+        let loop_handle = Arc::clone(connection.loop_handle());
+        let runs_here = self.runs_asked_here(&request, route);
+        let asker = Asker { loop_handle, peer: connection.peer, site, route, slot };
+        let call = Box::new(Call::new(request, AnswerTo::Guest(asker)));
+        if runs_here {
+            return Break(match self.yielded(connection) {
+                Outcome::Yielded(connection) => Outcome::Asked(connection, call),
+                // The connection has failed, so nobody waits for the answer.
+                outcome => outcome,
+            });
+        }
+        if let Err((call, full)) = self.admit(call) {
+            let _ = self.refuse_full(*call, &full);
+        }
+        Continue(connection)
+    }
+
+    /// Returns whether a leader runs a request of a guest itself. A thread of the pool does not:
+    /// it is needed for what the connection sends next.
+    fn runs_asked_here(&self, request: &Request, route: Route) -> bool {
+        let Some(event_loop) = &self.lead else { return false };
+        // A permit would have to be kept while the connection is put back.
+        request.permits().is_none()
+            && self.engine.routes.runs_here(route, Some(request), || event_loop.others())
+    }
+
+    /// Runs the handler of a request that was dispatched for a guest.
+    pub(super) fn answer_asked(&mut self, request: Request, asker: Asker, permit: Permit) {
+        self.permit = Some(permit);
+        if self.engine.routes.is_new(asker.route.key) {
+            self.engine.routes.name(asker.route.key, &request);
+        }
+        self.run_asked(request, asker);
+        self.permit = None;
+    }
+
+    /// Runs the handler of a request of a guest on the loop.
+    pub(super) fn call_asked(&mut self, call: Call) {
+        let Call { request, answer_to: AnswerTo::Guest(asker), .. } = call else { return };
+        if self.run_asked(request, asker) != CallOutcome::Inline {
+            self.buffers.clock.refresh();
+        }
+    }
+
+    fn run_asked(&mut self, request: Request, asker: Asker) -> CallOutcome {
+        let Asker { loop_handle, site, route, slot, .. } = asker;
+        let mut response = None;
+        let Self { engine, lead, clocks, .. } = self;
+        let (_, call_outcome) =
+            run(lead, clocks, engine, &loop_handle, route, Measure::Never, || {
+                response = Some(site.service.call(request));
+            });
+        slot.fill(response.unwrap_or_else(|| Response::new(500)));
+        call_outcome
+    }
+}
