@@ -34,15 +34,15 @@ impl Worker<'_> {
         let loop_handle = Arc::clone(connection.loop_handle());
         let runs_here = self.runs_asked_here(&request, route);
         let asker = Asker { loop_handle, peer: connection.peer, site, route, slot };
-        let call = Box::new(Call::new(request, AnswerTo::Guest(asker)));
+        let call = Call::new(request, AnswerTo::Guest(asker));
         if runs_here {
             return Break(match self.yielded(connection) {
-                Outcome::Yielded(connection) => Outcome::Asked(connection, call),
+                Outcome::Yielded(connection) => Outcome::Asked(Box::new((connection, call))),
                 // The connection has failed, so nobody waits for the answer.
                 outcome => outcome,
             });
         }
-        if let Err((call, full)) = self.admit(call) {
+        if let Err((call, full)) = self.admit(Box::new(call)) {
             let _ = self.refuse_full(*call, &full);
         }
         Continue(connection)

@@ -70,8 +70,8 @@ pub(crate) enum Outcome {
     /// To its loop: it could continue, but other connections come first.
     Yielded(Box<Connection>),
     /// As [`Yielded`](Self::Yielded), and this thread runs a call for its guest. If the call
-    /// blocks, the connection is not held up.
-    Asked(Box<Connection>, Box<Call>),
+    /// blocks, the connection is not held up. Boxed, because an outcome fits into two registers.
+    Asked(Box<(Box<Connection>, Call)>),
     /// It is closed.
     Closed(Box<Connection>),
     /// It has another owner already.
@@ -341,12 +341,13 @@ impl Worker<'_> {
                 event_loop.requeue(connection, self.buffers.clock.now());
             }
             (Outcome::Yielded(connection), None) => return_now(connection),
-            (Outcome::Asked(connection, call), lead) => {
+            (Outcome::Asked(asked), lead) => {
+                let (connection, call) = *asked;
                 match lead {
                     Some(event_loop) => event_loop.requeue(connection, self.buffers.clock.now()),
                     None => return_now(connection),
                 }
-                self.call_asked(*call);
+                self.call_asked(call);
             }
             (Outcome::Closed(connection), _) => {
                 let loop_handle = Arc::clone(connection.loop_handle());
