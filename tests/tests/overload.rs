@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Latencies, TestServer, eventually};
+use filoplume_runtime::{Plan, Refusal, Refused, Request, Response, ServerConfig, Service};
+use filoplume_tests::{Gate, Latencies, TestServer, eventually};
 
 /// The number of concurrent handlers, and of waiting requests.
 const PLACES: usize = 4;
@@ -115,4 +115,59 @@ fn a_threefold_overload_does_not_delay_accepted_requests() {
     // After the overload nothing is left waiting.
     eventually("nothing waits", || server.metrics().waiting == 0);
     assert_eq!(server.client().get("/").status, 200);
+}
+
+/// Holds its only thread at a gate, and takes its time to say that it has no other.
+struct Slow {
+    thread: Gate,
+    refusal: Gate,
+}
+
+impl Service for Slow {
+    fn plan(&self, request: &mut Request) -> Plan {
+        if request.path() == "/gate" { Plan::new().on_pool() } else { Plan::new() }
+    }
+
+    fn call(&self, request: Request) -> Response {
+        if request.path() == "/gate" {
+            self.thread.pass();
+        }
+        Response::from("done")
+    }
+
+    fn refused(&self, _: &Request, _: &Refused<'_>) -> Option<Response> {
+        self.refusal.pass();
+        Some(Response::from("later"))
+    }
+}
+
+#[test]
+fn a_response_to_a_refused_request_may_block() {
+    let (thread, refusal) = (Gate::new(), Gate::new());
+    let config = ServerConfig::default().event_loops(1).threads_max(1).queue_capacity(1);
+    let slow = Slow { thread: thread.clone(), refusal: refusal.clone() };
+    let server = TestServer::with(config, slow);
+    let mut busy: Vec<_> = (0..3)
+        .map(|number| {
+            let mut client = server.client();
+            client.send("GET /gate HTTP/1.1\r\nHost: t\r\n\r\n");
+            if number == 0 {
+                thread.holds(1);
+            }
+            client
+        })
+        .collect();
+    refusal.holds(1);
+    // The only loop has another leader now.
+    for _ in 0..10 {
+        assert_eq!(server.client().get("/").status, 200);
+    }
+    refusal.open();
+    thread.open();
+    let mut statuses = [0; 3].map(|_: i32| {
+        let response = busy.pop().unwrap().response();
+        response.status.to_string() + response.text()
+    });
+    statuses.sort();
+    assert_eq!(statuses, ["200done", "200done", "503later"]);
 }

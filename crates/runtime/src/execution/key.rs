@@ -18,6 +18,12 @@ impl ExecutionKey {
         Self::fold(mix(START, u64::from(route)))
     }
 
+    /// Returns the entry of the answers to requests that are refused. Services number their routes
+    /// from zero, and raw protocols have the last number.
+    pub(crate) fn of_refusals() -> Self {
+        Self::numbered(u32::MAX - 1)
+    }
+
     /// Returns the entry of a path, for services that do not number their routes. All segments with
     /// a digit count as equal: `/users/17` and `/users/42` are one route.
     #[inline]

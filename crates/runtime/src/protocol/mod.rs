@@ -28,6 +28,7 @@
 //!   Http      head                         Read              reads; complete heads need no step
 //!             receiving: collected         Read, then Call   calls the handler
 //!             receiving: streamed          Stream            calls the handler, which reads on
+//!             receiving: no memory         RefuseForMemory   asks the service for its response
 //!             sending from a reader        Pump              reads and sends a piece of the body
 //!             pushing                      Pushed            sends what other threads have pushed
 //!                                          AwaitPush         waits for them, or for the end
@@ -114,6 +115,8 @@ pub(crate) enum Step {
     Call(Request, Route),
     /// Have a request of this guest answered, while its connection goes on.
     Ask(Box<Ask>),
+    /// Answer a request for whose content there is no memory, then [`Http::refuse_for_memory`].
+    RefuseForMemory(Box<Request>),
     /// Call the handler of a request whose content is still arriving.
     Stream(Box<Streaming>),
     /// Send the next piece of the response body with [`Http::pump`].

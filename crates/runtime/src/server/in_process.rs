@@ -15,6 +15,7 @@ use crate::protocol::http::{ContentPlan, Http, Responded, Streaming};
 use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
 use crate::service::mailbox::WakeConnection;
 use crate::service::panics::take_caught;
+use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::ResponseBody;
 use crate::service::{Content, Plan, Service};
@@ -99,6 +100,11 @@ impl Exchange<'_> {
         match self.http.step(buffers) {
             Step::Again => {}
             Step::Call(request, route) => self.call(request, route, None, buffers),
+            Step::RefuseForMemory(request) => {
+                let own = Refused::for_memory().ask(self.service, &request);
+                self.http.refuse_for_memory(own.as_ref(), buffers);
+                self.collect(buffers);
+            }
             Step::Stream(streaming) => self.stream(*streaming, buffers),
             Step::Pump => {
                 if let Some(error) = self.http.pump(usize::MAX, buffers, self.config) {

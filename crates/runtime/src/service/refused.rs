@@ -43,6 +43,11 @@ impl<'a> Refused<'a> {
         Self { reason, retry_after, because }
     }
 
+    /// The refusal of a content for which there is no memory.
+    pub(crate) fn for_memory() -> Self {
+        Self::new(Refusal::Memory, 1, &"`ServerConfig::memory_max` is the limit")
+    }
+
     /// Returns the reason: [`Refusal::Overloaded`], [`Refusal::Memory`] or
     /// [`Refusal::ClientThreads`].
     pub fn reason(&self) -> Refusal {
@@ -77,11 +82,6 @@ impl<'a> Refused<'a> {
         response.set_status(503);
         response.set_header("retry-after", self.retry_after.to_string()).expect("a valid header");
         Some(response)
-    }
-
-    /// As [`ask`](Self::ask), with an empty response if the service has none.
-    pub(crate) fn response(&self, service: Option<&dyn Service>, request: &Request) -> Response {
-        service.and_then(|service| self.ask(service, request)).unwrap_or_else(|| self.empty())
     }
 
     /// Returns the response without a body.

@@ -1,32 +1,25 @@
 //! Giving a connection to another owner: the pool, the program, or another protocol.
 
-use std::fmt;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::refuse::RETRY_AFTER;
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
 use crate::budget::seats::{Entered, Full};
+use crate::engine::Backend;
 use crate::engine::connection::Connection;
-use crate::engine::exchange::{AnswerTo, Asker, Call, ReplyTo};
+use crate::engine::exchange::{AnswerTo, Call, ReplyTo};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::seat::Seat;
 use crate::engine::task::Task;
-use crate::engine::{Backend, Engine};
 use crate::execution::key::{ExecutionKey, Route, RouteId};
-use crate::protocol::http::Http;
 use crate::protocol::{Guest, Successor};
-use crate::service::Site;
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::refused::Refused;
 use crate::service::request::Request;
-use crate::service::response::Response;
 use crate::service::tcp::Closed;
-use crate::transport::Peer;
-
-/// The `Retry-After` of a refusal, in seconds, if no measurement suggests another value.
-pub(super) const RETRY_AFTER: u64 = 1;
 
 impl Worker<'_> {
     /// Gives a request to the pool. It waits in the queue of its route if the route may not have
@@ -227,78 +220,5 @@ impl Worker<'_> {
         }
         self.unload(&mut connection);
         Continue(connection)
-    }
-
-    /// Refuses a request for which no thread will be free in time.
-    #[cold]
-    pub(super) fn refuse_full(&mut self, call: Call, full: &Full) -> Flow {
-        let Call { request, answer_to, .. } = call;
-        match answer_to {
-            AnswerTo::Connection(reply_to) => self.overloaded(request, reply_to, full),
-            AnswerTo::Guest(Asker { peer, site, route, slot, .. }) => {
-                slot.fill(self.full_response(&request, Some(&site), route, peer, full));
-                Break(Outcome::Moved)
-            }
-        }
-    }
-
-    /// Returns the response to a request for which no thread will be free in time. Logs which
-    /// routes occupy the threads.
-    fn full_response(
-        &self,
-        request: &Request,
-        site: Option<&Site>,
-        route: Route,
-        peer: Peer,
-        full: &Full,
-    ) -> Response {
-        let held = Held { engine: &self.engine, route, full };
-        self.engine.refusals.note_because(Refusal::Overloaded, peer, || held.to_string());
-        let seconds = full.wait.map_or(1, |wait| wait.as_secs().saturating_add(1));
-        let refused = Refused::new(Refusal::Overloaded, seconds, &held);
-        refused.response(site.map(|site| &*site.service), request)
-    }
-
-    fn overloaded(&mut self, request: Request, mut reply_to: ReplyTo, full: &Full) -> Flow {
-        let ReplyTo { connection, route, .. } = &reply_to;
-        let site = connection.guest.as_http().and_then(Http::site);
-        let mut response = self.full_response(&request, site, *route, connection.peer, full);
-        let refusal = Some(Refusal::Overloaded);
-        self.answered(&mut reply_to.connection, &mut response, request.route(), refusal);
-        // Gives a content that is still arriving back to the connection.
-        drop(request);
-        self.answer_overloaded(reply_to, &mut response)
-    }
-
-    pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
-        let mut connection = self.load(reply_to.connection);
-        // A handler was going to read it, so its socket may be blocking. Here that would block a
-        // loop.
-        let released = connection.release_hold();
-        let connection = self.check(connection, released)?;
-        self.respond(ReplyTo { connection, ..reply_to }, response)
-    }
-}
-
-/// Displays what occupies the threads and permits that a request of a route would need.
-struct Held<'a> {
-    engine: &'a Engine,
-    route: Route,
-    full: &'a Full,
-}
-
-impl fmt::Display for Held<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let engine = self.engine;
-        let name_of = |key| {
-            let name = engine.routes.name_of(key, &|number| engine.route_name(number));
-            name.unwrap_or_else(|| "a route".to_owned())
-        };
-        write!(f, "{}: {}", name_of(self.route.key), self.full)?;
-        for (index, (key, seats)) in engine.seats.holders().into_iter().enumerate() {
-            let separator = if index == 0 { "; most are held by " } else { ", " };
-            write!(f, "{separator}{} ({seats})", name_of(key))?;
-        }
-        Ok(())
     }
 }

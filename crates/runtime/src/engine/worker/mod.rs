@@ -15,6 +15,7 @@ mod measure;
 mod push;
 mod raw;
 mod read;
+mod refuse;
 mod run;
 mod serve;
 mod stream;

@@ -102,6 +102,7 @@ impl Worker<'_> {
             Step::RefuseProxy(error) => Break(self.refuse_proxy(connection, error)),
             Step::Call(request, route) => self.call_cold(connection, request, route, None),
             Step::Ask(ask) => self.ask(connection, *ask),
+            Step::RefuseForMemory(request) => self.refuse_for_memory(connection, &request),
             Step::Stream(streaming) => self.stream(connection, *streaming),
             Step::Pump => {
                 let connection = self.begin_round(connection, rounds)?;

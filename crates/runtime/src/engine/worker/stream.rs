@@ -3,25 +3,17 @@
 use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::handoff::RETRY_AFTER;
 use super::run::{Measure, run};
 use super::{Flow, Outcome, Worker};
-use crate::budget::refusal::Refusal;
 use crate::clock::Pace;
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
-use crate::engine::exchange::ReplyTo;
 use crate::execution::key::Route;
 use crate::protocol::Guest;
-use crate::protocol::http::{FileSent, Http, Streaming};
-use crate::service::body::{Body, ContentStream, STREAM_TICK, StreamLeft, Streamed};
-use crate::service::refused::Refused;
+use crate::protocol::http::{FileSent, Streaming};
+use crate::service::body::{Body, ContentStream, STREAM_TICK};
 use crate::service::{Site, warn_of_failed_body};
-
-/// The reason that the log and development mode give when one client occupies too many threads.
-const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, \
-                              which is the limit per client";
 
 /// How much of a file is read when its socket takes no more: bytes that wait for the client like
 /// those of any other response.
@@ -62,25 +54,6 @@ impl Worker<'_> {
         let (stream, returns) = ContentStream::new(handle, open, content, unread, pace);
         request.set_body(Body::from_stream(stream));
         self.call_cold(connection, request, route, Some(returns))
-    }
-
-    /// Refuses a request whose content would need one more thread than its client may occupy.
-    #[cold]
-    fn refuse_stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
-        let because = || CLIENT_THREADS.to_owned();
-        self.engine.refusals.note_because(Refusal::ClientThreads, connection.peer, because);
-        let Streaming { request, route, content } = streaming;
-        let refused = Refused::new(Refusal::ClientThreads, RETRY_AFTER, &CLIENT_THREADS);
-        let site = connection.guest.as_http().and_then(Http::site);
-        let mut response = refused.response(site.map(|site| &*site.service), &request);
-        let Streamed { decoder, owes_continue, .. } = content;
-        if let Some(http) = connection.guest.as_http_mut() {
-            let left = StreamLeft { decoder, unread: Vec::new(), is_stuck: owes_continue };
-            http.end_stream(Some(left), self.buffers, &self.engine.config);
-        }
-        self.unload(&mut connection);
-        let reply_to = ReplyTo { connection, route, stream: None };
-        self.answer_overloaded(reply_to, &mut response)
     }
 
     /// Sends the next piece of a body that comes from a reader.

@@ -28,9 +28,8 @@ use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service::Site;
 use crate::service::body::Streamed;
-use crate::service::refused::Refused;
 use crate::service::request::Request;
-use crate::service::response::Upgrade;
+use crate::service::response::{Response, Upgrade};
 use measuring::Measuring;
 pub(crate) use measuring::{Answered, Phase};
 pub(crate) use push::PushFailed;
@@ -75,6 +74,8 @@ enum Stage {
     Head,
     /// The content is being collected.
     Receiving(Box<Receiving>),
+    /// There is no memory for the content of this request.
+    Refusing(Box<Request>),
     /// The response body comes from a reader.
     Sending(Box<Sending>),
     /// The response body comes from other threads.
@@ -129,6 +130,11 @@ impl Http {
         self.head = if has_begun { HeadDeadline::Begun } else { HeadDeadline::Idle };
     }
 
+    /// As [`site`](Self::site), to be kept.
+    pub(crate) fn shared_site(&self) -> Option<Arc<Site>> {
+        self.site.as_ref().map(Arc::clone)
+    }
+
     /// Returns the service that answers the requests. `None` if the program pulls them.
     #[inline]
     pub(crate) fn site(&self) -> Option<&Site> {
@@ -175,6 +181,7 @@ impl Http {
         match &mut self.stage {
             Stage::Head => Step::Read,
             Stage::Receiving(_) => self.receive(buffers),
+            Stage::Refusing(_) => self.refusing(),
             Stage::Sending(_) => Step::Pump,
             Stage::Pushing(_) => self.push(buffers),
             Stage::Skipping(_) => self.skip(buffers),
@@ -184,6 +191,17 @@ impl Http {
             Stage::Lingering { .. } => {
                 buffers.input.clear();
                 Step::Read
+            }
+        }
+    }
+
+    #[cold]
+    fn refusing(&mut self) -> Step {
+        match std::mem::replace(&mut self.stage, Stage::Head) {
+            Stage::Refusing(request) => Step::RefuseForMemory(request),
+            stage => {
+                self.stage = stage;
+                Step::Again
             }
         }
     }
@@ -273,9 +291,11 @@ impl Http {
             Stage::Skipping(skipping) => Some(skipping.pace.deadline()),
             Stage::Lingering { until } => Some(*until),
             Stage::Pushing(pushing) => Some(pushing.deadline(now, config)),
-            Stage::Sending(_) | Stage::Leaving(..) | Stage::Closing { .. } | Stage::CutShort => {
-                Some(now + config.write_timeout)
-            }
+            Stage::Sending(_)
+            | Stage::Refusing(_)
+            | Stage::Leaving(..)
+            | Stage::Closing { .. }
+            | Stage::CutShort => Some(now + config.write_timeout),
         }
     }
 
@@ -330,13 +350,12 @@ impl Http {
         self.close(CloseReason::Refused(error), true);
     }
 
-    /// Refuses a content for which there is no memory.
+    /// Refuses a content for which there is no memory, with the service's own response, if it has
+    /// one.
     #[cold]
-    fn refuse_for_memory(&mut self, request: &Request, buffers: &mut Buffers) {
-        let refused = Refused::new(Refusal::Memory, 1, &"`ServerConfig::memory_max` is the limit");
-        let own = self.site().and_then(|site| refused.ask(&*site.service, request));
+    pub(crate) fn refuse_for_memory(&mut self, own: Option<&Response>, buffers: &mut Buffers) {
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
-        match own.as_ref().and_then(|response| response.as_plain(usize::MAX)) {
+        match own.and_then(|response| response.as_plain(usize::MAX)) {
             Some((status, headers, bytes)) => {
                 // Called before the head is written, so that the head announces it.
                 self.messages.close(CloseReason::Error);

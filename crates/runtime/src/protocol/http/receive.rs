@@ -120,7 +120,7 @@ impl Http {
         let is_collected = bytes_max > 0 && !is_here;
         if is_collected && !content_plan.memory.may_begin(decoder.remaining_length()) {
             self.messages.content_abandoned();
-            self.refuse_for_memory(&request, buffers);
+            self.stage = Stage::Refusing(Box::new(request));
             return;
         }
         let pace =
@@ -163,7 +163,7 @@ impl Http {
                         if let Stage::Receiving(receiving) =
                             std::mem::replace(&mut self.stage, Stage::Head)
                         {
-                            self.refuse_for_memory(&receiving.request, buffers);
+                            self.stage = Stage::Refusing(Box::new(receiving.request));
                         }
                         return Step::Again;
                     }

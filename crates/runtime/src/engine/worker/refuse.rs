@@ -1,0 +1,178 @@
+//! Requests that are refused. The service may have a response of its own for them, and its code may
+//! block like a handler's.
+
+use std::fmt;
+use std::ops::ControlFlow::{Break, Continue};
+use std::sync::Arc;
+
+use super::run::{CallOutcome, Measure, run};
+use super::{Flow, Outcome, Worker};
+use crate::budget::refusal::Refusal;
+use crate::budget::seats::Full;
+use crate::engine::Engine;
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::LoopHandle;
+use crate::engine::exchange::{AnswerTo, Asker, Call, ReplyTo};
+use crate::execution::key::{ExecutionKey, Route};
+use crate::protocol::http::{Http, Streaming};
+use crate::service::Site;
+use crate::service::body::{StreamLeft, Streamed};
+use crate::service::refused::Refused;
+use crate::service::request::Request;
+use crate::service::response::Response;
+
+/// The `Retry-After` of a refusal, in seconds, if no measurement suggests another value.
+pub(super) const RETRY_AFTER: u64 = 1;
+
+/// The reason that the log and development mode give when one client occupies too many threads.
+const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, \
+                              which is the limit per client";
+
+impl Worker<'_> {
+    /// Refuses a request for which no thread will be free in time. Logs which routes occupy the
+    /// threads.
+    #[cold]
+    pub(super) fn refuse_full(&mut self, call: Call, full: &Full) -> Flow {
+        let peer = match &call.answer_to {
+            AnswerTo::Connection(reply_to) => reply_to.connection.peer,
+            AnswerTo::Guest(asker) => asker.peer,
+        };
+        let engine = Arc::clone(&self.engine);
+        let held = Held { engine: &engine, route: call.route(), full };
+        engine.refusals.note_because(Refusal::Overloaded, peer, || held.to_string());
+        let seconds = full.wait.map_or(1, |wait| wait.as_secs().saturating_add(1));
+        let refused = Refused::new(Refusal::Overloaded, seconds, &held);
+        let Call { request, answer_to, .. } = call;
+        match answer_to {
+            AnswerTo::Connection(reply_to) => self.overloaded(request, reply_to, &refused),
+            AnswerTo::Guest(Asker { loop_handle, site, slot, .. }) => {
+                let (own, _) = self.ask_service(&refused, &site, &loop_handle, &request);
+                slot.fill(own.unwrap_or_else(|| refused.empty()));
+                Break(Outcome::Moved)
+            }
+        }
+    }
+
+    fn overloaded(
+        &mut self,
+        request: Request,
+        mut reply_to: ReplyTo,
+        refused: &Refused<'_>,
+    ) -> Flow {
+        let own = self.own_response(refused, &mut reply_to.connection, &request);
+        let mut response = own.unwrap_or_else(|| refused.empty());
+        let refusal = Some(Refusal::Overloaded);
+        self.answered(&mut reply_to.connection, &mut response, request.route(), refusal);
+        // Gives a content that is still arriving back to the connection.
+        drop(request);
+        self.answer_overloaded(reply_to, &mut response)
+    }
+
+    /// Refuses a request whose content would need one more thread than its client may occupy.
+    #[cold]
+    pub(super) fn refuse_stream(
+        &mut self,
+        mut connection: Box<Connection>,
+        streaming: Streaming,
+    ) -> Flow {
+        let because = || CLIENT_THREADS.to_owned();
+        self.engine.refusals.note_because(Refusal::ClientThreads, connection.peer, because);
+        let Streaming { request, route, content } = streaming;
+        let refused = Refused::new(Refusal::ClientThreads, RETRY_AFTER, &CLIENT_THREADS);
+        let own = self.own_response(&refused, &mut connection, &request);
+        let mut response = own.unwrap_or_else(|| refused.empty());
+        let Streamed { decoder, owes_continue, .. } = content;
+        if let Some(http) = connection.guest.as_http_mut() {
+            let left = StreamLeft { decoder, unread: Vec::new(), is_stuck: owes_continue };
+            http.end_stream(Some(left), self.buffers, &self.engine.config);
+        }
+        self.unload(&mut connection);
+        let reply_to = ReplyTo { connection, route, stream: None };
+        self.answer_overloaded(reply_to, &mut response)
+    }
+
+    /// Refuses a request for whose content there is no memory. Its connection ends.
+    #[cold]
+    pub(super) fn refuse_for_memory(
+        &mut self,
+        mut connection: Box<Connection>,
+        request: &Request,
+    ) -> Flow {
+        let own = self.own_response(&Refused::for_memory(), &mut connection, request);
+        if let Some(http) = connection.guest.as_http_mut() {
+            http.refuse_for_memory(own.as_ref(), self.buffers);
+        }
+        Continue(connection)
+    }
+
+    /// Returns the service's own response to a refused request of a connection.
+    fn own_response(
+        &mut self,
+        refused: &Refused<'_>,
+        connection: &mut Connection,
+        request: &Request,
+    ) -> Option<Response> {
+        let site = connection.guest.as_http().and_then(Http::shared_site)?;
+        let loop_handle = Arc::clone(connection.loop_handle());
+        let (own, call_outcome) = self.ask_service(refused, &site, &loop_handle, request);
+        if call_outcome == CallOutcome::Blocked {
+            self.buffers.clock.refresh();
+            if let Some(event_loop) = &mut self.lead {
+                // Other threads have led the loop meanwhile.
+                event_loop.apply_missed(connection);
+            }
+        }
+        own
+    }
+
+    /// Asks a service for its own response, with the loop in its slot meanwhile.
+    fn ask_service(
+        &mut self,
+        refused: &Refused<'_>,
+        site: &Site,
+        loop_handle: &LoopHandle,
+        request: &Request,
+    ) -> (Option<Response>, CallOutcome) {
+        // All refusals are one route of their own: what they cost says nothing about the handlers.
+        let route = Route::learned(ExecutionKey::of_refusals());
+        let mut own = None;
+        let Self { engine, lead, clocks, .. } = self;
+        let (_, call_outcome) =
+            run(lead, clocks, engine, loop_handle, route, Measure::Never, || {
+                own = refused.ask(&*site.service, request);
+            });
+        (own, call_outcome)
+    }
+
+    pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+        let mut connection = self.load(reply_to.connection);
+        // A handler was going to read it, so its socket may be blocking. Here that would block a
+        // loop.
+        let released = connection.release_hold();
+        let connection = self.check(connection, released)?;
+        self.respond(ReplyTo { connection, ..reply_to }, response)
+    }
+}
+
+/// Displays what occupies the threads and permits that a request of a route would need.
+struct Held<'a> {
+    engine: &'a Engine,
+    route: Route,
+    full: &'a Full,
+}
+
+impl fmt::Display for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = self.engine;
+        let name_of = |key| {
+            let name = engine.routes.name_of(key, &|number| engine.route_name(number));
+            name.unwrap_or_else(|| "a route".to_owned())
+        };
+        write!(f, "{}: {}", name_of(self.route.key), self.full)?;
+        for (index, (key, seats)) in engine.seats.holders().into_iter().enumerate() {
+            let separator = if index == 0 { "; most are held by " } else { ", " };
+            write!(f, "{separator}{} ({seats})", name_of(key))?;
+        }
+        Ok(())
+    }
+}
