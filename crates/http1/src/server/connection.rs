@@ -115,15 +115,15 @@ impl ServerConnection {
         input: &[u8],
         limits: &Limits,
     ) -> Result<Option<(RequestHead, usize)>, ParseError> {
-        match self.read_plain_head(input, limits) {
+        match self.read_head_if_plain(input, limits) {
             Some(plain) => Ok(Some(plain)),
-            None => self.read_other_head(input, limits),
+            None => self.read_head_cold(input, limits),
         }
     }
 
     /// Returns the head if it is plain and complete. Otherwise the general parser decides.
     #[inline(always)]
-    pub(super) fn read_plain_head(
+    fn read_head_if_plain(
         &mut self,
         input: &[u8],
         limits: &Limits,
@@ -139,7 +139,7 @@ impl ServerConnection {
     /// Reads any other head. It is a separate function so that the values of the common path stay
     /// in registers.
     #[inline(never)]
-    pub(super) fn read_other_head(
+    fn read_head_cold(
         &mut self,
         input: &[u8],
         limits: &Limits,
@@ -445,56 +445,5 @@ fn asks_to_close(headers: &Headers) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Writes the response head of one exchange with the common path and with the cold path.
-    fn heads(
-        request: &str,
-        close: bool,
-        headers: &Headers,
-        length: u64,
-    ) -> [(BodyEncoding, String); 2] {
-        let date = Date::new(std::time::UNIX_EPOCH);
-        let written = |is_cold: bool| {
-            let mut connection = ServerConnection::new();
-            connection.read_head(request.as_bytes(), &Limits::default()).unwrap().unwrap();
-            if close {
-                connection.close(CloseReason::Shutdown);
-            }
-            let (content, mut out) = (ContentLength::Known(length), Vec::new());
-            let encoding = if is_cold {
-                connection.write_head_cold(StatusCode::OK, headers, content, &date, &mut out)
-            } else {
-                connection.write_head(StatusCode::OK, headers, content, &date, &mut out)
-            };
-            connection.write_done();
-            assert_eq!(connection.writing, Writing::Complete);
-            (encoding, String::from_utf8(out).unwrap())
-        };
-        [written(false), written(true)]
-    }
-
-    #[test]
-    fn the_common_path_and_the_cold_path_write_the_same_head() {
-        let mut some = Headers::new();
-        some.append("content-type", "text/plain").unwrap();
-        some.append("x", "y").unwrap();
-        let mut deciding = some.clone();
-        deciding.append("connection", "close").unwrap();
-        deciding.append("date", "today").unwrap();
-        for method in ["GET", "HEAD", "CONNECT"] {
-            for fields in ["HTTP/1.1\r\n", "HTTP/1.0\r\n", "HTTP/1.0\r\nConnection: keep-alive\r\n"]
-            {
-                let target = if method == "CONNECT" { "h:1" } else { "/" };
-                let request = format!("{method} {target} {fields}Host: h\r\n\r\n");
-                for headers in [&Headers::new(), &some, &deciding] {
-                    for (close, length) in [(false, 0), (false, 1), (true, 1), (false, u64::MAX)] {
-                        let [common, cold] = heads(&request, close, headers, length);
-                        assert_eq!(common, cold, "{request}");
-                    }
-                }
-            }
-        }
-    }
-}
+#[path = "connection_tests.rs"]
+mod tests;

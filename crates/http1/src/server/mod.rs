@@ -10,6 +10,3 @@ mod framing;
 
 pub use crate::server::connection::ServerConnection;
 pub use crate::server::exchange::{CloseReason, Next};
-
-#[cfg(test)]
-mod tests;

@@ -1,16 +1,16 @@
-//! The one-pass parser for plain heads and the general parser give the same result.
+//! The common path and the cold path give the same result, for the head of a request and for that
+//! of a response.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use super::connection::ServerConnection;
-use crate::{CloseReason, Limits};
+use super::*;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n";
 
-/// Reads a head with `read_head`, and with `read_plain_head` followed by `read_other_head`, on
-/// connections in the state that `prepare` creates. Returns whether `read_plain_head` accepted the
-/// head.
+/// Reads a head with `read_head`, and with `read_head_if_plain` followed by `read_head_cold`, on
+/// connections in the state that `prepare` creates. Returns whether `read_head_if_plain` accepted
+/// the head.
 fn read_both_ways(input: &[u8], prepare: impl Fn(&mut ServerConnection)) -> bool {
     let limits = Limits::default();
     let (mut plain, mut any) = (ServerConnection::new(), ServerConnection::new());
@@ -18,14 +18,14 @@ fn read_both_ways(input: &[u8], prepare: impl Fn(&mut ServerConnection)) -> bool
     prepare(&mut any);
     let before = format!("{plain:?}");
     let expected = any.read_head(input, &limits);
-    match plain.read_plain_head(input, &limits) {
+    match plain.read_head_if_plain(input, &limits) {
         None => {
             assert_eq!(
                 format!("{plain:?}"),
                 before,
                 "a parser that returns `None` changes nothing"
             );
-            let other = plain.read_other_head(input, &limits);
+            let other = plain.read_head_cold(input, &limits);
             assert_eq!(format!("{other:?}"), format!("{expected:?}"));
             assert_eq!(format!("{plain:?}"), format!("{any:?}"));
             false
@@ -73,4 +73,53 @@ fn no_plain_head_is_read_when_a_head_may_not_come() {
     assert!(!read_both_ways(GET.as_bytes(), |connection| {
         connection.read_head(b"nonsense\r\n\r\n", &limits).unwrap_err();
     }));
+}
+
+/// Writes the response head of one exchange with the common path and with the cold path.
+fn heads(
+    request: &str,
+    close: bool,
+    headers: &Headers,
+    length: u64,
+) -> [(BodyEncoding, String); 2] {
+    let date = Date::new(std::time::UNIX_EPOCH);
+    let written = |is_cold: bool| {
+        let mut connection = ServerConnection::new();
+        connection.read_head(request.as_bytes(), &Limits::default()).unwrap().unwrap();
+        if close {
+            connection.close(CloseReason::Shutdown);
+        }
+        let (content, mut out) = (ContentLength::Known(length), Vec::new());
+        let encoding = if is_cold {
+            connection.write_head_cold(StatusCode::OK, headers, content, &date, &mut out)
+        } else {
+            connection.write_head(StatusCode::OK, headers, content, &date, &mut out)
+        };
+        connection.write_done();
+        assert_eq!(connection.writing, Writing::Complete);
+        (encoding, String::from_utf8(out).unwrap())
+    };
+    [written(false), written(true)]
+}
+
+#[test]
+fn the_common_path_and_the_cold_path_write_the_same_head() {
+    let mut some = Headers::new();
+    some.append("content-type", "text/plain").unwrap();
+    some.append("x", "y").unwrap();
+    let mut deciding = some.clone();
+    deciding.append("connection", "close").unwrap();
+    deciding.append("date", "today").unwrap();
+    for method in ["GET", "HEAD", "CONNECT"] {
+        for fields in ["HTTP/1.1\r\n", "HTTP/1.0\r\n", "HTTP/1.0\r\nConnection: keep-alive\r\n"] {
+            let target = if method == "CONNECT" { "h:1" } else { "/" };
+            let request = format!("{method} {target} {fields}Host: h\r\n\r\n");
+            for headers in [&Headers::new(), &some, &deciding] {
+                for (close, length) in [(false, 0), (false, 1), (true, 1), (false, u64::MAX)] {
+                    let [common, cold] = heads(&request, close, headers, length);
+                    assert_eq!(common, cold, "{request}");
+                }
+            }
+        }
+    }
 }
