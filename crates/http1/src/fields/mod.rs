@@ -11,6 +11,7 @@ mod parts;
 mod span;
 mod static_field;
 mod storage;
+mod tokens;
 
 pub use crate::fields::headers::Headers;
 pub use crate::fields::hex::hex_digits;
@@ -19,3 +20,4 @@ pub(crate) use crate::fields::parts::{Facts, HeadParts, TargetParts};
 pub(crate) use crate::fields::span::{Span, offset};
 pub use crate::fields::static_field::StaticField;
 pub(crate) use crate::fields::storage::{Field, Storage};
+pub(crate) use crate::fields::tokens::{FIELDS_FEW, is_after_crlf, reason};

@@ -7,17 +7,13 @@ use http::Method;
 use httparse::{Header, Request, Status};
 
 use crate::error::ParseError;
-use crate::fields::{Field, HeadParts, Span, Storage, offset};
+use crate::fields::{FIELDS_FEW, Field, HeadParts, Span, Storage, is_after_crlf, offset, reason};
 use crate::limits::Limits;
 use crate::request::framing::FieldFacts;
 use crate::request::head::RequestHead;
 use crate::request::plain::parse_plain_head;
 use crate::request::target::parse_target;
 use crate::version::Version;
-
-/// Number of fields that the first attempt has room for. Almost every head has fewer, and a larger
-/// index uses more of the CPU cache.
-const FIELDS_FEW: usize = 32;
 
 /// Longest method accepted. The longest registered one has 17 bytes (`UPDATEREDIRECTREF`).
 const METHOD_BYTES_MAX: usize = 32;
@@ -146,7 +142,7 @@ fn parse_with_index<const N: usize>(
         Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
             return parse_many_fields(window, empty_line_len, limits);
         }
-        Err(error) => return Err(reason(error)),
+        Err(error) => return Err(reason(error, ParseError::RequestLineInvalid)),
     };
     let (Some(method), Some(target), Some(version)) =
         (request.method, request.path, request.version)
@@ -173,9 +169,7 @@ fn parse_with_index<const N: usize>(
     for header in request.headers.iter() {
         let name = header.name.as_bytes();
         let start = offset(window, name);
-        // A field starts its line, so the previous line must end here in CR LF. httparse also
-        // accepts a bare LF.
-        if window.get(start.wrapping_sub(2)..start) != Some(b"\r\n") {
+        if !is_after_crlf(window, start) {
             return Err(ParseError::LineEndInvalid);
         }
         facts.note(version, name, header.value)?;
@@ -232,18 +226,6 @@ fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseErr
         (true, 8) => Err(ParseError::VersionUnsupported),
         (true, _) => Ok(None),
         (false, _) => Err(ParseError::VersionInvalid),
-    }
-}
-
-#[cold]
-fn reason(error: httparse::Error) -> ParseError {
-    match error {
-        httparse::Error::HeaderName => ParseError::FieldNameInvalid,
-        httparse::Error::HeaderValue => ParseError::FieldValueInvalid,
-        httparse::Error::NewLine => ParseError::LineEndInvalid,
-        httparse::Error::TooManyHeaders => ParseError::TooManyFields,
-        httparse::Error::Version => ParseError::VersionInvalid,
-        httparse::Error::Token | httparse::Error::Status => ParseError::RequestLineInvalid,
     }
 }
 

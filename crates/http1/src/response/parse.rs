@@ -2,6 +2,9 @@
 //! accepts but RFC 9112 forbids, with one exception: the space after a status code may be missing,
 //! because existing servers omit it.
 //!
+//! `parse_with_index` has the steps of the one in `request/parse.rs` and shares only their parts: a
+//! request copies its fields and a response borrows them, so a function for both would be longer.
+//!
 //! Parsing does not allocate.
 
 use std::mem::MaybeUninit;
@@ -10,15 +13,12 @@ use http::{Method, StatusCode};
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::error::ParseError;
-use crate::fields::offset;
+use crate::fields::{FIELDS_FEW, is_after_crlf, offset, reason};
 use crate::limits::Limits;
 use crate::response::framing::FieldFacts;
 use crate::response::head::ResponseHead;
 use crate::response::plain::parse_plain_response_head;
 use crate::version::Version;
-
-/// Number of fields that the first attempt has room for, as for requests.
-const FIELDS_FEW: usize = 32;
 
 /// Returns the head of the response at the start of `input` and how many bytes it has, or `None` if
 /// more bytes are needed. `method` is the method of the request.
@@ -98,7 +98,7 @@ fn parse_with_index<'a, const N: usize>(
         Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
             return parse_many_fields(window, method, limits);
         }
-        Err(error) => return Err(reason(error)),
+        Err(error) => return Err(reason(error, ParseError::StatusLineInvalid)),
     };
     let (Some(version), Some(code)) = (response.version, response.code) else {
         return Err(ParseError::StatusLineInvalid);
@@ -113,9 +113,7 @@ fn parse_with_index<'a, const N: usize>(
     for header in response.headers.iter() {
         let name = header.name.as_bytes();
         let start = offset(window, name);
-        // A field starts its line, so the previous line must end here in CR LF. httparse also
-        // accepts a bare LF.
-        if window.get(start.wrapping_sub(2)..start) != Some(b"\r\n") {
+        if !is_after_crlf(window, start) {
             return Err(ParseError::LineEndInvalid);
         }
         facts.note(version, name, header.value)?;
@@ -133,19 +131,6 @@ fn parse_many_fields<'a>(
     limits: &Limits,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
     parse_with_index::<{ Limits::FIELDS_CAP }>(window, method, limits)
-}
-
-#[cold]
-fn reason(error: httparse::Error) -> ParseError {
-    match error {
-        httparse::Error::HeaderName => ParseError::FieldNameInvalid,
-        httparse::Error::HeaderValue => ParseError::FieldValueInvalid,
-        httparse::Error::TooManyHeaders => ParseError::TooManyFields,
-        httparse::Error::NewLine => ParseError::LineEndInvalid,
-        httparse::Error::Version | httparse::Error::Token | httparse::Error::Status => {
-            ParseError::StatusLineInvalid
-        }
-    }
 }
 
 #[cfg(test)]
