@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::report::{Row, median, number};
+use crate::svg::{self, MARGIN, escape};
 
 const WIDTH: usize = 900;
 const LINE: usize = 26;
@@ -11,7 +12,6 @@ const BAR: usize = 16;
 /// Where the first line starts, below the title and the names of the two halves.
 const TOP: usize = 84;
 const BOTTOM: usize = 44;
-const MARGIN: usize = 20;
 
 /// Where the bars of each half start, and how long the longest is. What is right of a bar is its
 /// number.
@@ -24,25 +24,19 @@ const RIGHT_BAR_MAX: usize = 200;
 /// could not be told apart.
 const CUT_ABOVE_MEDIANS: f64 = 3.0;
 
-/// It has its own ground in light and in dark, so that it can be read on any page.
-const STYLE: &str = "\
-    .ground { fill: #ffffff; stroke: #d0d7de; }\n\
-    text { font: 13px system-ui, sans-serif; fill: #1f2328; }\n\
-    .title { font-size: 17px; font-weight: 600; }\n\
+/// The bars on a light page.
+const LIGHT: &str = "\
     .name { text-anchor: end; }\n\
-    .note { fill: #59636e; }\n\
     .ours { font-weight: 700; }\n\
     .bar { fill: #8c959f; }\n\
     .gap { fill: #ffffff; }\n\
-    .bar.ours { fill: #0969da; }\n\
-    @media (prefers-color-scheme: dark) {\n\
-    .ground { fill: #0d1117; stroke: #3d444d; }\n\
-    text { fill: #e6edf3; }\n\
-    .note { fill: #9198a1; }\n\
+    .bar.ours { fill: #0969da; }\n";
+
+/// The same on a dark page.
+const DARK: &str = "\
     .bar { fill: #6e7681; }\n\
     .gap { fill: #0d1117; }\n\
-    .bar.ours { fill: #4493f8; }\n\
-    }\n";
+    .bar.ours { fill: #4493f8; }\n";
 
 /// What a chart shows of one server.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,19 +55,14 @@ pub fn draw(title: &str, rate_title: &str, rows: &[Row]) -> Option<String> {
     let rate_most = lines.first()?.rate;
     let cpu_most = cpu_scale(&lines);
     let height = TOP + lines.len() * LINE + BOTTOM;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         width=\"{WIDTH}\" height=\"{height}\" \
-         role=\"img\">\n<title>{0}</title>\n<style>\n{STYLE}</style>\n<rect class=\"ground\" \
-         x=\"0.5\" y=\"0.5\" width=\"{1}\" height=\"{2}\" rx=\"8\"/>\n<text class=\"title\" \
-         x=\"{MARGIN}\" y=\"34\">{0}</text>\n<text class=\"note\" x=\"{LEFT_BARS}\" y=\"64\">{3} \
-         (more is better)</text>\n<text class=\"note\" x=\"{RIGHT_BARS}\" y=\"64\">server CPU \
-         µs/request (less is better)</text>\n<text class=\"note\" x=\"{MARGIN}\" y=\"{4}\">A bar \
-         with a gap is longer than it is drawn. * had problems, such as connections that were \
-         never served: see the table.</text>\n",
-        escape(title),
-        WIDTH - 1,
-        height - 1,
+    let mut svg = svg::begin(title, WIDTH, height, LIGHT, DARK);
+    let _ = writeln!(
+        svg,
+        "<text class=\"note\" x=\"{LEFT_BARS}\" y=\"64\">{} (more is better)</text>\n<text \
+         class=\"note\" x=\"{RIGHT_BARS}\" y=\"64\">server CPU µs/request (less is \
+         better)</text>\n<text class=\"note\" x=\"{MARGIN}\" y=\"{}\">A bar with a gap is longer \
+         than it is drawn. * had problems, such as connections that were never served: see the \
+         table.</text>",
         escape(rate_title),
         height - 16
     );
@@ -147,10 +136,6 @@ fn cpu_scale(lines: &[Line]) -> f64 {
 /// How long the bar of a value is; the longest belongs to `most`. What is not nothing can be seen.
 fn scaled(value: f64, most: f64, longest: usize) -> f64 {
     if most > 0.0 { (value / most * longest as f64).clamp(1.0, longest as f64) } else { 1.0 }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

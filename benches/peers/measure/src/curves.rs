@@ -7,14 +7,17 @@ use std::io;
 
 use crate::build::main_folder;
 use crate::report::number;
+use crate::svg;
 
 const PAGE: &str = "benchmarks/waits.md";
 const CHART: &str = "charts/waits.svg";
 /// The table that is drawn begins below this line.
 const HEADING: &str = "## Waits on 64 connections";
 
-const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 440.0;
+const TITLE: &str = "Requests/s of handlers that wait, on 64 connections";
+
+const WIDTH: usize = 900;
+const HEIGHT: usize = 440;
 /// The area of the curves. The names of the servers stand left of it, requests/s right of it.
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 820.0;
@@ -37,19 +40,26 @@ const SERVERS: [(&str, &str, &str); 6] = [
     ("framework", "Filoplume, unmarked", "ours"),
 ];
 
-/// It has its own ground in light and in dark, so that it can be read on any page.
-const STYLE: &str = "\
-    .ground { fill: #ffffff; stroke: #d0d7de; }\ntext { font: 13px system-ui, sans-serif; fill: \
-     #1f2328; }\n.title { font-size: 17px; font-weight: 600; }\n.note { fill: #59636e; }\n.name { \
-     text-anchor: end; }\n.wait { text-anchor: middle; fill: #59636e; }\n.grid { stroke: #d0d7de; \
-     stroke-width: 1; }\npolyline { fill: none; stroke: var(--c); stroke-width: 2; }\ncircle { \
-     fill: var(--c); }\ntext.name { fill: var(--c); }\n.ours { --c: #0969da; font-weight: 700; \
-     }\npolyline.ours { stroke-width: 4; }\n.actix { --c: #bc4c00; } .axum { --c: #8250df; } .go \
-     { --c: #1a7f37; }\n.fasthttp { --c: #57606a; } .may { --c: #cf222e; }\n@media \
-     (prefers-color-scheme: dark) {\n.ground { fill: #0d1117; stroke: #3d444d; }\ntext { fill: \
-     #e6edf3; }\n.note, .wait { fill: #9198a1; }\n.grid { stroke: #3d444d; }\n.ours { --c: \
-     #4493f8; } .actix { --c: #f0883e; } .axum { --c: #ab7df8; } .go { --c: #3fb950; }\n.fasthttp \
-     { --c: #9198a1; } .may { --c: #f85149; }\n}\n";
+/// The lines and the servers, on a light page.
+const LIGHT: &str = "\
+    .name { text-anchor: end; }\n\
+    .wait { text-anchor: middle; fill: #59636e; }\n\
+    .grid { stroke: #d0d7de; stroke-width: 1; }\n\
+    polyline { fill: none; stroke: var(--c); stroke-width: 2; }\n\
+    circle { fill: var(--c); }\n\
+    text.name { fill: var(--c); }\n\
+    .ours { --c: #0969da; font-weight: 700; }\n\
+    polyline.ours { stroke-width: 4; }\n\
+    .actix { --c: #bc4c00; } .axum { --c: #8250df; } .go { --c: #1a7f37; }\n\
+    .fasthttp { --c: #57606a; } .may { --c: #cf222e; }\n";
+
+/// The same on a dark page.
+const DARK: &str = "\
+    .wait { fill: #9198a1; }\n\
+    .grid { stroke: #3d444d; }\n\
+    .ours { --c: #4493f8; }\n\
+    .actix { --c: #f0883e; } .axum { --c: #ab7df8; } .go { --c: #3fb950; }\n\
+    .fasthttp { --c: #9198a1; } .may { --c: #f85149; }\n";
 
 /// A wait and the median of the requests/s.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,15 +90,7 @@ fn draw(page: &str) -> Result<String, String> {
     }
     let waits = &curves[0].2;
     let top = top_of(&curves);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">\n<title>Requests/s of handlers that \
-         wait</title>\n<style>\n{STYLE}</style>\n<rect class=\"ground\" x=\"0.5\" y=\"0.5\" \
-         width=\"{}\" height=\"{}\" rx=\"8\"/>\n<text class=\"title\" x=\"20\" \
-         y=\"34\">Requests/s of handlers that wait, on 64 connections</text>\n",
-        WIDTH - 1.0,
-        HEIGHT - 1.0
-    );
+    let mut svg = svg::begin(TITLE, WIDTH, HEIGHT, LIGHT, DARK);
     draw_axes(&mut svg, waits, top);
     let _ = writeln!(
         svg,

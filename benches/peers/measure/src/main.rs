@@ -35,6 +35,7 @@ mod server;
 mod size;
 mod startup;
 mod strace;
+mod svg;
 mod waits;
 mod wrk;
 
