@@ -156,8 +156,19 @@ pub fn measure(
         let commands = commands(&generators, &job, args.seconds());
         add(printed, &format!("clients{connections}"), &asks, &commands, COST_COLUMNS, &rows)?;
     }
-    let askers = plain(&generators, &targets.reference);
+    measure_calls_and_memory(args, tools, &generators, targets, printed)?;
+    measure_pipelined(args, tools, &generators, targets, printed)?;
+    measure_stopped(args, tools, &generators, targets, printed)
+}
 
+fn measure_calls_and_memory(
+    args: &Args,
+    tools: &Tools,
+    generators: &[Generator],
+    targets: &Targets,
+    printed: &mut Printed<'_>,
+) -> io::Result<()> {
+    let askers = plain(generators, &targets.reference);
     let rows = in_turns(args, "clients_syscalls", 1, &askers, |asker| traced(tools, asker));
     let asks = "Which system calls does a request need in the client? (64 connections, strace -c \
                 -f, a run of its own)";
@@ -166,8 +177,16 @@ pub fn measure(
     let requests = (args.requests() / 10).max(1);
     let rows = in_turns(args, "clients_memory", 1, &askers, |asker| memory(requests, tools, asker));
     let asks = "Does its memory grow with the number of requests? (64 connections)";
-    add(printed, "clients_memory", asks, "", MEMORY_COLUMNS, &rows)?;
+    add(printed, "clients_memory", asks, "", MEMORY_COLUMNS, &rows)
+}
 
+fn measure_pipelined(
+    args: &Args,
+    tools: &Tools,
+    generators: &[Generator],
+    targets: &Targets,
+    printed: &mut Printed<'_>,
+) -> io::Result<()> {
     let job = Job::get(TARGET, 64, 1).sending(Form::Pipelined(DEPTH));
     let pipelining: Vec<Generator> = generators
         .iter()
@@ -181,9 +200,17 @@ pub fn measure(
     let asks =
         "The same with 64 requests on their way on each connection. The server is raw_epoll.";
     let commands = commands(&pipelining, &job, args.seconds());
-    add(printed, "clients_pipelined", asks, &commands, COST_COLUMNS, &rows)?;
+    add(printed, "clients_pipelined", asks, &commands, COST_COLUMNS, &rows)
+}
 
-    let askers = plain(&generators, &targets.reference);
+fn measure_stopped(
+    args: &Args,
+    tools: &Tools,
+    generators: &[Generator],
+    targets: &Targets,
+    printed: &mut Printed<'_>,
+) -> io::Result<()> {
+    let askers = plain(generators, &targets.reference);
     let rows = in_turns(args, "clients_stopped", args.rounds, &askers, |asker| {
         stopped(tools, asker, &stopped_job(asker.generator))
     });
