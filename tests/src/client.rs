@@ -1,4 +1,7 @@
 //! A client that sends exactly the bytes it is given and reads responses strictly.
+//!
+//! It does not use the reader of `filoplume-http1`: these tests judge what that crate writes, so a
+//! mistake that its reader and its writer share would not be found.
 
 mod response;
 mod tls;

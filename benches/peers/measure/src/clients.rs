@@ -170,7 +170,9 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-/// The status and the content of the answer that this is, if it is all of it.
+/// The status and the content of the answer that this is, if it is all of it. It does not use the
+/// reader of `filoplume-http1`, because no server here may be judged by its own parser, and all
+/// answers to these questions have a `Content-Length`.
 pub fn if_complete(input: &[u8]) -> io::Result<Option<(u16, &[u8])>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);

@@ -1,4 +1,7 @@
 //! Parses responses strictly: a test client should not tolerate invalid HTTP (RFC 9112).
+//!
+//! Heads are not parsed by `filoplume_http1::parse_response_head`, which accepts what real servers
+//! send and clients can read anyway, such as a `204` with a `Content-Length`.
 
 use filoplume_http1::{ContentDecoder, Framing, Limits};
 use filoplume_runtime::{Headers, Method, StatusCode};
