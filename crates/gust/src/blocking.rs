@@ -138,7 +138,7 @@ impl Client<'_> {
                         }
                         _ => ErrorKind::Reset,
                     };
-                    self.on_error(slot, kind);
+                    self.close(slot, Some(kind));
                     return true;
                 }
             }
@@ -179,12 +179,12 @@ impl Client<'_> {
             };
             match result {
                 Ok(Flow::Open) => {}
-                Ok(Flow::Closing) => self.on_closed(slot),
-                Err(kind) => self.on_error(slot, kind),
+                Ok(Flow::Closing) => self.close(slot, None),
+                Err(kind) => self.close(slot, Some(kind)),
             }
         }
         if !self.plan.keep_alive && self.slots[slot].stream.is_some() {
-            self.on_closed(slot);
+            self.close(slot, None);
         }
     }
 
@@ -233,22 +233,14 @@ impl Client<'_> {
         }
     }
 
-    fn on_closed(&mut self, slot: usize) {
-        let lost = self.close(slot);
-        self.tally.error(ErrorKind::ClosedEarly, lost);
-    }
-
-    fn on_error(&mut self, slot: usize, kind: ErrorKind) {
-        let lost = self.close(slot);
-        self.tally.error(kind, lost.max(1));
-    }
-
-    fn close(&mut self, slot: usize) -> u64 {
+    /// Closes a connection, and counts the error that was the reason if there was one.
+    fn close(&mut self, slot: usize, error: Option<ErrorKind>) {
         let now = self.shared.clock.now();
         let slot = &mut self.slots[slot];
         slot.stream = None;
         slot.opens_at = now + slot.retry.pause_after_close(slot.exchange.answered);
-        slot.exchange.restart(&self.tally)
+        let lost = slot.exchange.restart(&self.tally);
+        self.tally.connection_ended(error, lost);
     }
 
     fn is_over(&mut self) -> bool {

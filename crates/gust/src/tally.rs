@@ -233,6 +233,15 @@ impl Tally {
     pub(crate) fn error(&mut self, kind: ErrorKind, count: u64) {
         self.slice.errors.add(kind, count);
     }
+
+    /// Records that a connection ended and lost this many requests. Without an error only these
+    /// requests count; an error counts at least once.
+    pub(crate) fn connection_ended(&mut self, error: Option<ErrorKind>, lost: u64) {
+        match error {
+            None => self.error(ErrorKind::ClosedEarly, lost),
+            Some(kind) => self.error(kind, lost.max(1)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -249,6 +258,16 @@ mod tests {
         let slice = &tally.slice;
         assert_eq!((slice.requests, slice.responses), (1, 1));
         assert_eq!((slice.latency.percentile(50.0), slice.uncorrected.percentile(50.0)), (100, 50));
+    }
+
+    #[test]
+    fn an_error_of_a_connection_counts_without_a_request() {
+        let mut tally = Tally::new(0, false);
+        tally.connection_ended(None, 0);
+        tally.connection_ended(None, 2);
+        tally.connection_ended(Some(ErrorKind::Reset), 0);
+        tally.connection_ended(Some(ErrorKind::Reset), 3);
+        assert_eq!((tally.slice.errors.closed_early, tally.slice.errors.reset), (2, 4));
     }
 
     #[test]

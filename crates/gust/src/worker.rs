@@ -213,7 +213,7 @@ impl<'a> Worker<'a> {
         match self.connections[slot].flush(self.plan, &mut self.scratch, &mut self.tally) {
             Ok(()) => true,
             Err(kind) => {
-                self.on_error(slot, kind);
+                self.close(slot, Some(kind));
                 false
             }
         }
@@ -231,10 +231,10 @@ impl<'a> Worker<'a> {
         let received =
             connection.receive(plan, scratch, tally, ends, || shared.clock.now(), on_read);
         match received {
-            Err(kind) => self.on_error(slot, kind),
-            Ok(Received::Closed) => self.on_closed(slot),
+            Err(kind) => self.close(slot, Some(kind)),
+            Ok(Received::Closed) => self.close(slot, None),
             Ok(_) if !plan.keep_alive && connection.exchange.in_flight() == 0 => {
-                self.on_closed(slot);
+                self.close(slot, None);
             }
             Ok(more) => {
                 if plan.rate.is_some() && plan.keep_alive {
@@ -247,25 +247,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Handles a connection that the server has closed, or announced to close, without an error.
-    fn on_closed(&mut self, slot: usize) {
-        let lost = self.close(slot);
-        self.tally.error(ErrorKind::ClosedEarly, lost);
-    }
-
-    fn on_error(&mut self, slot: usize, kind: ErrorKind) {
-        let lost = self.close(slot);
-        self.tally.error(kind, lost.max(1));
-    }
-
-    fn close(&mut self, slot: usize) -> u64 {
+    /// Closes a connection, and counts the error that was the reason if there was one.
+    fn close(&mut self, slot: usize, error: Option<ErrorKind>) {
         let now = self.shared.clock.now();
         self.progress = now;
         let connection = &mut self.connections[slot];
         let wait = connection.pause_after_close();
         let lost = connection.close(&self.tally, now + wait);
+        self.tally.connection_ended(error, lost);
         self.reopen(slot, now + wait);
-        lost
     }
 
     fn on_connect_error(&mut self, slot: usize, error: &io::Error) {
@@ -399,7 +389,7 @@ impl<'a> Worker<'a> {
                 Link::Open(_) => {
                     let sent = connection.exchange.oldest_sent();
                     if sent.is_some_and(|sent| now.saturating_sub(sent) > timeout) {
-                        self.on_error(slot, ErrorKind::Timeout);
+                        self.close(slot, Some(ErrorKind::Timeout));
                     }
                 }
                 _ => {}
