@@ -213,19 +213,7 @@ impl Run {
         if opened < asked && self.responses > 0 {
             warnings.push(format!("only {opened} of {asked} connections could be opened"));
         }
-        let wanted = float(opened * self.load.depth);
-        let is_closed_loop = self.load.rate.is_none()
-            && self.load.keep_alive
-            && !self.load.is_blocking
-            && !self.load.holds;
-        let is_long = self.seconds >= LITTLE_SECONDS;
-        if is_closed_loop && is_long && self.responses > 0 && self.in_flight() < wanted * STARVING {
-            warnings.push(format!(
-                "by requests/s x latency, {:.1} requests were in flight, but {wanted:.0} should \
-                 have been: most connections starve (Little's law)",
-                self.in_flight()
-            ));
-        }
+        warnings.extend(self.starvation());
         let missing = self.unanswered + self.never_sent;
         let usual = self.load.connections * self.load.depth;
         if missing > 0 && (missing > usual || float(self.longest_wait) > self.latency.max) {
@@ -235,23 +223,52 @@ impl Run {
                 crate::units::time(float(self.longest_wait))
             ));
         }
-        if self.client.busiest > BUSY {
-            warnings.push(format!(
-                "a client thread was {:.0} % busy: the client is the bottleneck (try a higher -t)",
-                self.client.busiest * 100.0
-            ));
-        }
-        if self.client.kept_waiting > KEPT_WAITING {
-            warnings.push(format!(
-                "a thread of the client waited for a core {:.0} % of the time: latencies include \
-                 that",
-                self.client.kept_waiting * 100.0
-            ));
-        }
+        warnings.extend(self.client.warnings());
         if self.load.requests.is_some_and(|asked| self.requests < asked)
             && self.load.duration_seconds.is_none()
         {
             warnings.push(format!("only {} of the requests could be sent", self.requests));
+        }
+        warnings
+    }
+
+    /// Returns a warning if by Little's law too few requests were in flight, which only a closed
+    /// loop keeps at a fixed number.
+    fn starvation(&self) -> Option<String> {
+        let wanted = float(self.connections.opened * self.load.depth);
+        let is_closed_loop = self.load.rate.is_none()
+            && self.load.keep_alive
+            && !self.load.is_blocking
+            && !self.load.holds;
+        let is_long = self.seconds >= LITTLE_SECONDS;
+        let is_starved =
+            is_closed_loop && is_long && self.responses > 0 && self.in_flight() < wanted * STARVING;
+        is_starved.then(|| {
+            format!(
+                "by requests/s x latency, {:.1} requests were in flight, but {wanted:.0} should \
+                 have been: most connections starve (Little's law)",
+                self.in_flight()
+            )
+        })
+    }
+}
+
+impl Client {
+    /// Returns the reasons why the client may have been the bottleneck.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.busiest > BUSY {
+            warnings.push(format!(
+                "a client thread was {:.0} % busy: the client is the bottleneck (try a higher -t)",
+                self.busiest * 100.0
+            ));
+        }
+        if self.kept_waiting > KEPT_WAITING {
+            warnings.push(format!(
+                "a thread of the client waited for a core {:.0} % of the time: latencies include \
+                 that",
+                self.kept_waiting * 100.0
+            ));
         }
         warnings
     }

@@ -1,53 +1,78 @@
 //! The report as CSV: a line of names and a line of values. Times are in microseconds.
 
-use crate::histogram::PERCENTILES;
+use crate::histogram::{Latency, PERCENTILES};
 use crate::report::float;
 use crate::run::Run;
 
+/// The columns of the report, each with its name and its value.
+#[derive(Default)]
+struct Columns(Vec<(String, String)>);
+
 pub(crate) fn write(run: &Run) -> String {
-    let mut cells: Vec<(String, String)> = Vec::new();
-    let mut add = |name: &str, value: String| cells.push((name.to_owned(), value));
-    let micros = |nanos: f64| format!("{:.3}", nanos / 1e3);
-    let share = |seconds: f64| format!("{:.4}", run.per_response(seconds));
-    add("target", quoted(&run.target));
-    add("connections", run.load.connections.to_string());
-    add("threads", run.load.threads.to_string());
-    add("pipeline", run.load.depth.to_string());
-    add("rate", run.load.rate.map_or(String::new(), |rate| rate.to_string()));
-    add("seconds", format!("{:.3}", run.seconds));
-    add("requests", run.requests.to_string());
-    add("responses", run.responses.to_string());
-    add("requests_per_second", format!("{:.2}", run.per_second()));
-    add("unanswered", (run.unanswered + run.never_sent).to_string());
-    for (name, count) in run.errors.named() {
-        add(&format!("errors_{}", name.replace(' ', "_")), count.to_string());
+    let mut columns = Columns::default();
+    columns.add_load(run);
+    columns.add_failures(run);
+    columns.add_connections(run);
+    columns.add_latency("", Some(&run.latency));
+    columns.add_latency("uncorrected_", run.uncorrected.as_ref());
+    columns.add_cpu(run);
+    columns.add("error_share", format!("{:.6}", error_share(run)));
+    columns.text()
+}
+
+impl Columns {
+    fn add(&mut self, name: &str, value: String) {
+        self.0.push((name.to_owned(), value));
     }
-    for class in 1..=5 {
-        let count: u64 = run
-            .statuses
-            .iter()
-            .filter(|(status, _)| **status / 100 == class)
-            .map(|(_, count)| count)
-            .sum();
-        add(&format!("status_{class}xx"), count.to_string());
+
+    fn add_load(&mut self, run: &Run) {
+        self.add("target", quoted(&run.target));
+        self.add("connections", run.load.connections.to_string());
+        self.add("threads", run.load.threads.to_string());
+        self.add("pipeline", run.load.depth.to_string());
+        self.add("rate", run.load.rate.map_or(String::new(), |rate| rate.to_string()));
+        self.add("seconds", format!("{:.3}", run.seconds));
+        self.add("requests", run.requests.to_string());
+        self.add("responses", run.responses.to_string());
+        self.add("requests_per_second", format!("{:.2}", run.per_second()));
     }
-    add("bytes_sent", run.bytes_sent.to_string());
-    add("bytes_received", run.bytes_received.to_string());
-    add("opened", run.connections.opened.to_string());
-    add("never_served", run.connections.never_served.to_string());
-    add("held", run.connections.held.map_or(String::new(), |held| held.to_string()));
-    add("reopened", run.connections.reopened.to_string());
-    add("least_each", run.connections.least.to_string());
-    add("median_each", run.connections.median.to_string());
-    add("most_each", run.connections.most.to_string());
-    add("connect_p50_us", micros(run.connect.at(50.0)));
-    let handshakes = run.handshakes.unwrap_or_default();
-    add("tls_handshakes_full", handshakes.full.to_string());
-    add("tls_handshakes_resumed", handshakes.resumed.to_string());
-    for (prefix, latency) in [("", Some(&run.latency)), ("uncorrected_", run.uncorrected.as_ref())]
-    {
+
+    fn add_failures(&mut self, run: &Run) {
+        self.add("unanswered", (run.unanswered + run.never_sent).to_string());
+        for (name, count) in run.errors.named() {
+            self.add(&format!("errors_{}", name.replace(' ', "_")), count.to_string());
+        }
+        for class in 1..=5 {
+            let count: u64 = run
+                .statuses
+                .iter()
+                .filter(|(status, _)| **status / 100 == class)
+                .map(|(_, count)| count)
+                .sum();
+            self.add(&format!("status_{class}xx"), count.to_string());
+        }
+    }
+
+    fn add_connections(&mut self, run: &Run) {
+        self.add("bytes_sent", run.bytes_sent.to_string());
+        self.add("bytes_received", run.bytes_received.to_string());
+        self.add("opened", run.connections.opened.to_string());
+        self.add("never_served", run.connections.never_served.to_string());
+        self.add("held", run.connections.held.map_or(String::new(), |held| held.to_string()));
+        self.add("reopened", run.connections.reopened.to_string());
+        self.add("least_each", run.connections.least.to_string());
+        self.add("median_each", run.connections.median.to_string());
+        self.add("most_each", run.connections.most.to_string());
+        self.add("connect_p50_us", micros(run.connect.at(50.0)));
+        let handshakes = run.handshakes.unwrap_or_default();
+        self.add("tls_handshakes_full", handshakes.full.to_string());
+        self.add("tls_handshakes_resumed", handshakes.resumed.to_string());
+    }
+
+    /// Adds the columns of a latency. If it was not measured, they are empty.
+    fn add_latency(&mut self, prefix: &str, latency: Option<&Latency>) {
         let mut time = |name: &str, value: Option<f64>| {
-            add(&format!("{prefix}{name}_us"), value.map_or(String::new(), micros));
+            self.add(&format!("{prefix}{name}_us"), value.map_or(String::new(), micros));
         };
         time("min", latency.map(|latency| latency.min));
         time("mean", latency.map(|latency| latency.mean));
@@ -56,15 +81,30 @@ pub(crate) fn write(run: &Run) -> String {
         }
         time("max", latency.map(|latency| latency.max));
     }
-    add("client_user_us_per_request", share(run.client.cpu.user));
-    add("client_system_us_per_request", share(run.client.cpu.system));
-    add("client_busiest_thread", format!("{:.3}", run.client.busiest));
-    add("server_user_us_per_request", run.server.map_or(String::new(), |cpu| share(cpu.user)));
-    add("server_system_us_per_request", run.server.map_or(String::new(), |cpu| share(cpu.system)));
-    add("error_share", format!("{:.6}", float(run.errors.total()) / float(run.requests.max(1))));
-    let line = |cells: Vec<&str>| cells.join(",") + "\n";
-    line(cells.iter().map(|(name, _)| name.as_str()).collect())
-        + &line(cells.iter().map(|(_, value)| value.as_str()).collect())
+
+    fn add_cpu(&mut self, run: &Run) {
+        let share = |seconds: f64| format!("{:.4}", run.per_response(seconds));
+        let of_server = |seconds: Option<f64>| seconds.map_or(String::new(), share);
+        self.add("client_user_us_per_request", share(run.client.cpu.user));
+        self.add("client_system_us_per_request", share(run.client.cpu.system));
+        self.add("client_busiest_thread", format!("{:.3}", run.client.busiest));
+        self.add("server_user_us_per_request", of_server(run.server.map(|cpu| cpu.user)));
+        self.add("server_system_us_per_request", of_server(run.server.map(|cpu| cpu.system)));
+    }
+
+    fn text(&self) -> String {
+        let line = |cells: Vec<&str>| cells.join(",") + "\n";
+        line(self.0.iter().map(|(name, _)| name.as_str()).collect())
+            + &line(self.0.iter().map(|(_, value)| value.as_str()).collect())
+    }
+}
+
+fn error_share(run: &Run) -> f64 {
+    float(run.errors.total()) / float(run.requests.max(1))
+}
+
+fn micros(nanos: f64) -> String {
+    format!("{:.3}", nanos / 1e3)
 }
 
 fn quoted(text: &str) -> String {
