@@ -105,9 +105,10 @@ pub mod websocket;
 
 pub use filoplume_runtime::{
     BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, InvalidHeader, Limits,
-    Method, Metrics, Peer, Permits, Phase, PoolConfig, PoolError, PoolMetrics, Ran, Request,
-    Response, ResponseBody, Server, ServerBuilder, ServerConfig, ShutdownHandle, StaticField,
-    StatusCode, Stopping, Stopwatch, TaskPool, Timing, Version, pushed, tcp,
+    LoopMetrics, Method, Metrics, ParseError, Peer, Permits, Phase, PoolConfig, PoolError,
+    PoolMetrics, Ran, Refusal, Request, Response, ResponseBody, RouteMetrics, Runs, Server,
+    ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, Stopping, Stopwatch,
+    TaskPool, Timing, Version, Why, pushed, tcp,
 };
 
 #[cfg(feature = "tls")]
