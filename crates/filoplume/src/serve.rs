@@ -1,4 +1,5 @@
-//! The connection between an app and the engine. Only this file uses the engine's `Server`.
+//! The connection between an app and the engine. Only this file uses the engine's `Server`. Its
+//! builder is used in `listen` as well, which collects the addresses.
 
 #[cfg(feature = "console")]
 mod console;
