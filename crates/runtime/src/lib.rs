@@ -54,47 +54,56 @@ mod transport;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use filoplume_http1::{Headers, InvalidHeader, Limits, ParseError, StaticField, Version};
-pub use http::{Method, StatusCode};
-
+// For all programs: the server and its settings.
 pub use crate::budget::permits::Permits;
-pub use crate::budget::refusal::Refusal;
 pub use crate::config::ServerConfig;
 pub use crate::engine::incoming::IncomingRequest;
 pub use crate::error::{Error, Result};
+pub use crate::server::builder::ServerBuilder;
+pub use crate::server::incoming::Incoming;
+pub use crate::server::{Server, ShutdownHandle};
+#[cfg(feature = "tls")]
+pub use crate::tls::Tls;
+pub use filoplume_http1::Limits;
+
+// For all handlers: requests and responses.
+pub use crate::service::blocking_stream::BlockingStream;
+pub use crate::service::body::{Body, ContentError};
+pub use crate::service::cancel::{CallbackGuard, Cancel};
+pub use crate::service::early_hints::EarlyHints;
+pub use crate::service::pushed;
+pub use crate::service::request::Request;
+pub use crate::service::response::{Response, ResponseBody};
+pub use crate::service::status::IntoStatus;
+pub use crate::service::stopping::Stopping;
+pub use crate::service::tcp;
+pub use crate::transport::Peer;
+#[cfg(feature = "tls")]
+pub use crate::transport::tls_info::TlsInfo;
+pub use filoplume_http1::{Headers, InvalidHeader, ParseError, StaticField, Version};
+pub use http::{Method, StatusCode};
+
+// For work outside of requests: the pool and the queue of the engine.
+pub use crate::pool::{PoolConfig, PoolError, PoolMetrics, TaskPool};
+pub use crate::queue::{MessageQueue, RecvError, SendError};
+
+// For monitoring: what a server counts and why it refuses.
+pub use crate::budget::refusal::Refusal;
 pub use crate::execution::metrics::{RouteMetrics, Runs, Why};
+pub use crate::metrics::{LoopMetrics, Metrics, Phase};
+
+// For frameworks: the interface to the engine, what it tells them, and what they tell it.
 pub use crate::execution::stuck::report::Stuck;
 pub use crate::execution::stuck::running::RunningCall;
 pub use crate::execution::stuck::slot::{
     NotedRequestId, NotedTraceId, note_request_id, note_request_number, note_trace_id,
 };
 pub use crate::execution::stuck::wait::Wait;
-pub use crate::metrics::{LoopMetrics, Metrics, Phase};
-pub use crate::pool::{PoolConfig, PoolError, PoolMetrics, TaskPool};
-pub use crate::queue::{MessageQueue, RecvError, SendError};
-pub use crate::server::builder::ServerBuilder;
 pub use crate::server::in_process::answer_in_process;
-pub use crate::server::incoming::Incoming;
-pub use crate::server::{Server, ShutdownHandle};
-pub use crate::service::blocking_stream::BlockingStream;
-pub use crate::service::body::{Body, ContentError};
-pub use crate::service::cancel::{CallbackGuard, Cancel};
-pub use crate::service::early_hints::EarlyHints;
 pub use crate::service::exchange::{Exchange, Note, Ran, Timing};
 pub use crate::service::file_body::FileBody;
 pub use crate::service::monitor::Monitor;
 pub use crate::service::panics::note_caught_panic;
-pub use crate::service::pushed;
 pub use crate::service::refused::Refused;
-pub use crate::service::request::Request;
-pub use crate::service::response::{Response, ResponseBody};
-pub use crate::service::status::IntoStatus;
-pub use crate::service::stopping::Stopping;
 pub use crate::service::stopwatch::Stopwatch;
-pub use crate::service::tcp;
 pub use crate::service::{Plan, Service};
-#[cfg(feature = "tls")]
-pub use crate::tls::Tls;
-pub use crate::transport::Peer;
-#[cfg(feature = "tls")]
-pub use crate::transport::tls_info::TlsInfo;

@@ -22,11 +22,11 @@ use crate::service::{Content, Plan, Service};
 use crate::transport::Peer;
 
 /// Returns the bytes that a server with this service would send to a peer that sends `input` and
-/// nothing more: heads, contents and refusals as on the wire. There are no deadlines, and a panic
-/// of the service is not caught. A pushed body is awaited to its end; an
-/// [endless](crate::pushed::Pushed::endless) one ends as soon as nothing is queued.
+/// nothing more: heads, contents and refusals as on the wire. It is for the test clients of
+/// frameworks, such as Filoplume's, and for tests of services.
 ///
-/// This is for tests of services. The framework's test client is more convenient for apps.
+/// There are no deadlines, and a panic of the service is not caught. A pushed body is awaited to
+/// its end; an [endless](crate::pushed::Pushed::endless) one ends as soon as nothing is queued.
 ///
 /// ```
 /// use filoplume_runtime::{Peer, Request, Response, ServerConfig, answer_in_process};

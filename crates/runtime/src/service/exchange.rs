@@ -8,7 +8,7 @@ use crate::budget::refusal::Refusal;
 use crate::transport::Peer;
 
 /// Where the time of one request went. The phases follow each other, so their sum is the time from
-/// the first byte of the request to the last byte of the response.
+/// the first byte of the request to the last byte of the response. It is for frameworks.
 ///
 /// ```
 /// use filoplume_runtime::{Exchange, Request, Response, Service};
@@ -92,7 +92,8 @@ impl Timing {
     }
 }
 
-/// A request and its response, as far as the engine has measured them.
+/// A request and its response, as far as the engine has measured them. It is for frameworks that
+/// log or count requests.
 ///
 /// See [`Service::measures`](crate::Service::measures) for which requests are measured.
 ///

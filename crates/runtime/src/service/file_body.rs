@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// The content of a response that lies in a file: see [`ResponseBody::File`].
+/// The content of a response that lies in a file: see [`ResponseBody::File`]. It is for frameworks
+/// that send parts of files, or count what is sent.
 ///
 /// It is a reader, and the engine reads it like any other. On a plain connection on Linux, the
 /// engine asks for [`part`](Self::part) instead, lets the system send bytes of the file

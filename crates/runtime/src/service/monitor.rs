@@ -14,7 +14,9 @@ pub(crate) trait ServerState: Send + Sync {
 }
 
 /// The metrics of a running server and the calls that run, for its
-/// [service](crate::Service::started). Clones read the same server. It keeps nothing running.
+/// [service](crate::Service::started). It is for frameworks; a program that has the server asks
+/// [`Server::metrics`](crate::Server::metrics). Clones read the same server. It keeps nothing
+/// running.
 ///
 /// ```
 /// use filoplume_runtime::{Monitor, Request, Response, Server, Service};

@@ -11,7 +11,7 @@ use super::response::{Response, ResponseBody};
 use crate::budget::refusal::Refusal;
 
 /// The reason why the engine answers a request with `503` instead of calling the service. It is
-/// given to [`Service::refused`].
+/// given to [`Service::refused`]. It is for frameworks that have error pages of their own.
 ///
 /// ```
 /// use filoplume_runtime::{Refused, Request, Response, Service};

@@ -7,7 +7,8 @@ use super::exchange::Timing;
 use crate::execution::probe::on_processor;
 
 /// Where the time of a request went so far, for its handler: see
-/// [`Request::stopwatch`](crate::Request::stopwatch).
+/// [`Request::stopwatch`](crate::Request::stopwatch). It is for frameworks that log the times or
+/// send them.
 ///
 /// ```
 /// use filoplume_runtime::{Plan, Request, Response, Service};
