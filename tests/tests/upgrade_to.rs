@@ -103,6 +103,27 @@ fn after_a_101_the_connection_belongs_to_the_protocol() {
 }
 
 #[test]
+fn a_program_that_pulls_its_requests_can_upgrade_them() {
+    let server = TestServer::bound(ServerConfig::default());
+    let (service, ended) = talking();
+    let incoming = server.server().incoming();
+    let pulls = thread::spawn(move || {
+        for mut request in incoming {
+            let response = service.call(request.take());
+            request.respond(response).unwrap();
+        }
+    });
+    let mut client = upgraded(&server);
+    echoes(&mut client, "good day");
+    client.finish();
+    client.is_closed();
+    ends_as(&ended, Closed::ByPeer);
+    server.client().is_alive();
+    server.server().shutdown_handle().shutdown();
+    pulls.join().unwrap();
+}
+
+#[test]
 fn bytes_after_the_request_belong_to_the_protocol() {
     let (service, _ended) = talking();
     let server = TestServer::start(service);

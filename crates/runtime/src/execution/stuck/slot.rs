@@ -288,7 +288,7 @@ pub fn note_request_id(id: impl AsRef<[u8]>) -> NotedRequestId {
 }
 
 /// As [`note_request_id`], for an ID that is a number and is shown as 32 hexadecimal digits. It
-/// costs six stores.
+/// costs six stores. It is for frameworks.
 ///
 /// ```
 /// let id = filoplume_runtime::note_request_number(17);
@@ -303,7 +303,7 @@ pub fn note_request_number(id: u128) -> NotedRequestId {
 /// Names the trace of the request that the current thread answers, until the result is dropped.
 /// [`Stuck::trace_id`](crate::Stuck::trace_id) and
 /// [`RunningCall::trace_id`](crate::RunningCall::trace_id) have it as 32 hexadecimal digits. It
-/// costs six stores.
+/// costs six stores. It is for frameworks.
 ///
 /// ```
 /// let trace = filoplume_runtime::note_trace_id(0x4bf92f3577b34da6a3ce929d0e0e4736);
@@ -347,7 +347,8 @@ impl Drop for NotedRequestId {
     }
 }
 
-/// The trace of the current request, until it is dropped. Returned by [`note_trace_id`].
+/// The trace of the current request, until it is dropped. Returned by [`note_trace_id`]. It is for
+/// frameworks.
 ///
 /// ```
 /// let trace = filoplume_runtime::note_trace_id(17);
