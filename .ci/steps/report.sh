@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# What is counted and printed: the result of each step, what was skipped, and what was missing.
+
+passed=0
+failed=0
+steps=0
+summary=()
+failures=()
+skips=()
+
+note() {
+    summary+=("$1")
+    printf '%s\n' "-- $1"
+}
+
+skip() {
+    skips+=("$1: $2")
+    note "skipped: $1: $2"
+}
+
+# Records a missing program, which is a failure on a CI service.
+absent() {
+    if [ -n "${FILOPLUME_CI:-}" ]; then
+        failed=$((failed + 1))
+        note "FAILED: $1: $2"
+    else
+        skip "$1" "$2"
+    fi
+}
+
+# Prints what failed tests wrote, or the end of the log if the step failed for another reason.
+failures_in() {
+    if grep -qE '^---- .* ----$' "$1"; then
+        # libtest prints the outputs of failed tests between two lines `failures:`.
+        awk '/^failures:$/ { inside = !inside; next } inside' "$1" | head -n 100
+    else
+        tail -n 20 "$1"
+    fi
+}
+
+# step SECONDS NAME COMMAND...: runs a command with a time limit, reports how long it took, and
+# counts the tests in its output.
+step() {
+    local limit=$1 name=$2 started=$SECONDS status ok=0 bad=0 line
+    shift 2
+    steps=$((steps + 1))
+    local log=$logs/$steps.log
+    printf '\n== %s\n' "$name"
+    # A separate shell, because `timeout` runs programs and not functions, and because `set -e` has
+    # no effect in a command before `||`.
+    status=0
+    timeout --kill-after=10 "$limit" bash -euo pipefail -c '"$@"' step "$@" >"$log" 2>&1 || status=$?
+    # Omits cargo's progress.
+    grep -vE '^ *(Compiling|Checking|Documenting|Downloading|Downloaded|Installing|Updating|Locking|Adding) ' "$log" || true
+    read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$log")
+    if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
+        bad=1
+    fi
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    [ "$status" -eq 0 ] || failures+=("$(failures_in "$log")")
+    # Tests report when they are skipped: see tests/skip.
+    while read -r line; do
+        skip "a test" "${line#*SKIPPED: }"
+    done < <(grep -oE 'SKIPPED: .*' "$log" | sort -u)
+    local verdict="ok"
+    case $status in
+        0) ;;
+        124 | 137) verdict="FAILED (longer than $limit s)" ;;
+        *) verdict="FAILED ($status)" ;;
+    esac
+    note "$verdict: $name, $((SECONDS - started)) s"
+}
