@@ -1,9 +1,39 @@
 # shellcheck shell=bash
 # What is compiled beside the tests: other systems, the oldest Rust, each feature alone.
 
+# Prints each package of the workspace that has features: `PACKAGE FEATURE...`. `default` and `full`
+# only name others. Read from cargo, so that a new feature is covered without an entry here.
+package_features() {
+    # Only a package has an `id` after its version, and features in braces.
+    cargo metadata --format-version 1 --no-deps --locked \
+        | grep -oE '"name":"[^"]*","version":"[^"]*","id"|"features":\{[^}]*\}' \
+        | sed -E 's/"name":"([^"]*)".*/\1/; s/"features"://; s/\[[^]]*\]//g; s/[^A-Za-z0-9_-]+/ /g' \
+        | paste -d ' ' - - \
+        | awk '{
+            line = $1
+            for (at = 2; at <= NF; at++) if ($at !~ /^(default|full)$/) line = line " " $at
+            if (line != $1) print line
+        }'
+}
+
 # Systems on which no tests run here.
 unixes="x86_64-apple-darwin x86_64-unknown-freebsd aarch64-unknown-linux-musl"
 windows="x86_64-pc-windows-msvc"
+
+# Features with C code, which only a C compiler for the other system could compile: `cookies`, and
+# `jwt`, `sessions` and what builds on them (aws-lc), `sqlite`, `tls` (ring), `compression` (zstd).
+with_c_code=" compression cookies jwt redis sessions sqlite tls tls-dev "
+
+# portable_features PACKAGE...: prints their features without C code, as `PACKAGE/FEATURE`.
+portable_features() {
+    local package features feature
+    while read -r package features; do
+        [[ " $* " == *" $package "* ]] || continue
+        for feature in $features; do
+            [[ $with_c_code == *" $feature "* ]] || echo "$package/$feature"
+        done
+    done < <(package_features)
+}
 
 # compiles_for "SYSTEM..." OPTION...: checks with a single call of cargo, so that it uses all
 # processors.
@@ -13,20 +43,34 @@ compiles_for() {
         options+=(--target "$system")
     done
     shift
-    RUSTFLAGS="-D warnings" cargo check --locked --target-dir "$target/portable" "${options[@]}" "$@"
+    RUSTFLAGS="-D warnings" cargo check --locked --target-dir "$target/portable" \
+        "${options[@]}" "$@"
 }
 
-# gust without TLS, whose C code only a C compiler for the other system could check. It uses Unix
+# The libraries with their default features, and with all that have no C code. gust uses Unix
 # sockets and reads CPU times, so it does not support Windows.
 portability() {
-    if ! has rustup || ! timeout 180 rustup target add $unixes $windows >"$logs/targets.log" 2>&1; then
-        skip "compiling for other systems" "their standard libraries could not be fetched"
+    local what="compiling for other systems" features gust_features
+    if ! has rustup; then
+        absent "$what" "no rustup"
         return
     fi
-    local libraries=(-p filoplume-http1 -p filoplume-websocket -p filoplume-runtime -p filoplume -p filoplume-otlp)
+    if ! timeout 180 rustup target add $unixes $windows >"$logs/targets.log" 2>&1; then
+        absent "$what" "their standard libraries are not installed and could not be fetched"
+        return
+    fi
+    local names=(filoplume-http1 filoplume-websocket filoplume-runtime filoplume filoplume-otlp)
+    local libraries=("${names[@]/#/--package=}")
+    features=$(portable_features "${names[@]}")
+    gust_features=$(portable_features gust)
     step 600 "compiles for $unixes" compiles_for "$unixes" "${libraries[@]}"
-    step 600 "gust compiles for $unixes" compiles_for "$unixes" -p gust --no-default-features --features top
+    step 600 "compiles for $unixes with all features without C code" \
+        compiles_for "$unixes" "${libraries[@]}" --features "$features"
+    step 600 "gust compiles for $unixes" \
+        compiles_for "$unixes" --package gust --no-default-features --features "$gust_features"
     step 600 "compiles for $windows" compiles_for "$windows" "${libraries[@]}"
+    step 600 "compiles for $windows with all features without C code" \
+        compiles_for "$windows" "${libraries[@]}" --features "$features"
 }
 
 oldest_rust() {
@@ -48,17 +92,17 @@ oldest_rust() {
         --target-dir "$target/oldest" -- --skip faults::exchanges
 }
 
-# Checks the framework without features, and with each feature alone. A warning is a failure.
+# Checks each package that has features without any, and with each alone. A warning is a failure.
 each_feature() {
-    local feature features
+    local listed package features feature
     local -x RUSTFLAGS="-D warnings" CARGO_TARGET_DIR=$target/features
-    features=$(cargo metadata --format-version 1 --no-deps --locked \
-        | grep -o '"name":"filoplume","version".*' | grep -o '"features":{[^}]*}' | head -n 1 \
-        | grep -oE '"[a-z0-9-]+":\[' | tr -d '":[' | grep -vxE 'default|full')
-    [ -n "$features" ]
-    cargo check --locked -p filoplume --no-default-features
-    for feature in $features; do
-        echo "-- $feature"
-        cargo check --locked -p filoplume --no-default-features --features "$feature"
-    done
+    listed=$(package_features)
+    # Otherwise a change of cargo's output would leave nothing to check.
+    grep -q '^filoplume ' <<<"$listed"
+    while read -r package features; do
+        for feature in "" $features; do
+            echo "-- $package ${feature:-without features}"
+            cargo check --locked --package "$package" --no-default-features --features "$feature"
+        done
+    done <<<"$listed"
 }
