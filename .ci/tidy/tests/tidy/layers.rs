@@ -1,8 +1,9 @@
 //! Which parts of the source may name which others.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::source::{File, is_word, mentions, none, rust_files};
+use crate::imports::{Path, module_of, paths, root_names};
+use crate::source::{File, mentions, none, read, rust_files};
 
 /// Words that some files must not mention, and why.
 struct Layer {
@@ -43,13 +44,8 @@ const LAYERS: &[Layer] = &[
         because: "websocket takes bytes and returns bytes: no socket, no clock, no thread",
     },
     Layer {
-        files: &[
-            "crates/runtime/src/protocol/http/mod.rs",
-            "crates/runtime/src/protocol/http/receive.rs",
-            "crates/runtime/src/protocol/http/send.rs",
-            "crates/runtime/src/protocol/http/send_file.rs",
-        ],
-        never: &["EventLoop", "LoopHandle", "event_loop", "mio"],
+        files: &["crates/runtime/src/protocol/http"],
+        never: &["EventLoop", "LoopHandle", "event_loop::", "mio"],
         because: "a protocol returns what it needs and knows no poller",
     },
     Layer {
@@ -86,7 +82,7 @@ const LAYERS: &[Layer] = &[
             "crates/gust/src/arrival.rs",
             "crates/gust/src/event_stream.rs",
             "crates/gust/src/exchange.rs",
-            "crates/gust/src/exchange/live.rs",
+            "crates/gust/src/exchange",
             "crates/gust/src/retry.rs",
             "crates/gust/src/schedule.rs",
             "crates/gust/src/histogram.rs",
@@ -105,6 +101,7 @@ const LAYERS: &[Layer] = &[
             "crates/gust/src/top/rows.rs",
             "crates/gust/src/top/snapshot.rs",
             "crates/gust/src/top/view.rs",
+            "crates/gust/src/top/view",
         ],
         never: &["crossterm", "Instant", "SystemTime", "TcpStream", "UnixStream"],
         because: "what `gust top` shows needs no terminal, no socket and no clock",
@@ -201,6 +198,49 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["load", "serve", "top"],
         ],
     ),
+    (
+        "benches/peers/measure/src",
+        &[
+            &["busy", "clients", "printed", "proc", "server"],
+            &["build", "child"],
+            &["docs", "running"],
+            &["backends", "strace"],
+            &["generator", "ab", "gust", "oha", "wrk"],
+            &[
+                "args", "scenario", "report", "rounds", "counts", "echo", "fair", "idle", "misses",
+                "probe", "real", "size", "startup", "waits",
+            ],
+            &["chart", "claims", "curves", "live", "load_clients", "machine"],
+        ],
+    ),
+    (
+        "tests/src",
+        &[
+            &["browser", "corpus", "process", "stream", "wait"],
+            &["client"],
+            &["child", "latency", "load", "server"],
+            &["contents", "gate", "redis", "tls"],
+            &["attack", "record_client"],
+        ],
+    ),
+    (".ci/tidy/src", &[&["public_api"], &["examples"]]),
+    (
+        ".ci/tidy/tests/tidy",
+        &[&["source"], &["documents", "imports", "layout", "words"], &["layers"]],
+    ),
+];
+
+/// Rooms that name each other: the files of a program that have grown together. They lie in one row
+/// of their crate and may import from each other. A new circle is a mistake.
+const CIRCLES: &[(&str, &[&str])] = &[
+    ("benches/peers/measure/src", &["generator", "ab", "gust", "oha", "wrk"]),
+    (
+        "benches/peers/measure/src",
+        &[
+            "args", "scenario", "report", "rounds", "counts", "echo", "fair", "idle", "misses",
+            "probe", "real", "size", "startup", "waits",
+        ],
+    ),
 ];
 
 #[test]
@@ -223,29 +263,168 @@ fn layers_point_one_way() {
 fn rooms_import_from_below() {
     let mut found = Vec::new();
     for (source, rooms) in ROOMS {
-        let place = |room: &str| rooms.iter().position(|row| row.contains(&room));
-        for file in rust_files(source) {
-            let inside = file.path.trim_start_matches(source).trim_start_matches('/');
-            let room = inside.split('/').next().unwrap_or_default().trim_end_matches(".rs");
-            if matches!(room, "lib" | "main") || is_test(inside) {
-                continue;
+        let files = rust_files(source);
+        let inside = |file: &File| file.path[source.len() + 1..].to_owned();
+        let is_root = |file: &&File| matches!(inside(file).as_str(), "lib.rs" | "main.rs");
+        let root_names = files.iter().filter(is_root).flat_map(|file| root_names(&file.text));
+        let circles = CIRCLES.iter().filter(|(of, _)| of == source).map(|(_, circle)| *circle);
+        let order = Order { rooms, circles: circles.collect(), root_names: root_names.collect() };
+        for file in files.iter().filter(|file| !is_root(file) && !is_test(&inside(file))) {
+            let mistakes = order.mistakes(&inside(file), &file.text);
+            found.extend(mistakes.into_iter().map(|mistake| format!("{} {mistake}", file.path)));
+        }
+    }
+    none(&found);
+}
+
+/// The order of a crate's rooms.
+struct Order<'a> {
+    rooms: &'a [&'a [&'a str]],
+    circles: Vec<&'a [&'a str]>,
+    /// What the names of the crate's root stand for.
+    root_names: HashMap<String, Path>,
+}
+
+impl Order<'_> {
+    /// Returns what is wrong with the imports of a file, whose path is below the crate's root.
+    fn mistakes(&self, path: &str, text: &str) -> Vec<String> {
+        let module = module_of(path);
+        let room = module[0];
+        let Some(own) = self.place(room) else {
+            return vec!["is in no room".to_owned()];
+        };
+        // One import of a room is enough to say.
+        let mut others = BTreeMap::new();
+        for path in paths(&module, text) {
+            if let Some(other) = self.room_of(&path) {
+                others.entry(other.to_owned()).or_insert(path);
             }
-            let Some(own) = place(room) else {
-                found.push(format!("{} is in no room", file.path));
-                continue;
-            };
-            for import in imports(&file) {
-                let is_below = import == room || place(&import).is_none_or(|place| place < own);
-                if !is_below {
-                    found.push(format!(
-                        "{} imports from `{import}`, which is not below it",
-                        file.path
-                    ));
-                }
+        }
+        let is_allowed = |other: &str| {
+            other == room
+                || self.place(other).is_none_or(|place| place < own)
+                || self
+                    .circles
+                    .iter()
+                    .any(|circle| circle.contains(&room) && circle.contains(&other))
+        };
+        others
+            .into_iter()
+            .filter(|(other, _)| !is_allowed(other))
+            .map(|(other, path)| {
+                format!("imports `{}` from `{other}`, which is not below it", path.join("::"))
+            })
+            .collect()
+    }
+
+    fn place(&self, room: &str) -> Option<usize> {
+        self.rooms.iter().position(|row| row.contains(&room))
+    }
+
+    /// Returns the room that an import is from. What the crate's root re-exports belongs to the
+    /// room that it comes from.
+    fn room_of<'a>(&'a self, path: &'a Path) -> Option<&'a String> {
+        let first = path.first()?;
+        if self.place(first).is_some() { Some(first) } else { self.root_names.get(first)?.first() }
+    }
+}
+
+#[test]
+fn an_import_from_above_is_a_mistake_in_every_form() {
+    let order = Order {
+        rooms: &[&["low", "other"], &["middle"], &["high", "round"]],
+        circles: vec![&["high", "round"]],
+        root_names: root_names("pub use crate::high::{Top, inner::Inner}; pub use low::Bottom;"),
+    };
+    let told = |text: &str| order.mistakes("middle/part.rs", text).join("\n");
+    for allowed in [
+        "use crate::low::{One, two::{Three, four}};",
+        "use super::super::{low, middle::other};",
+        "use crate::{Bottom, unknown, middle::One};",
+        "#[cfg(test)] mod tests { use crate::high::One; }",
+    ] {
+        assert_eq!(told(allowed), "", "{allowed}");
+    }
+    for (text, path) in [
+        ("use crate::high::One;", "high::One"),
+        ("use crate::{low::{One, Two}, high};", "high"),
+        ("use crate::{low, high::{inner::{One, Two}}};", "high::inner::One"),
+        ("use super::super::high::One;", "high::One"),
+        ("fn f() { super::super::high::one(); }", "high::one"),
+        ("mod inline { use super::super::super::high; }", "high"),
+        ("use crate::Top;", "Top"),
+        ("fn f(a: crate::Inner) {}", "Inner"),
+    ] {
+        let expected = format!("imports `{path}` from `high`, which is not below it");
+        assert_eq!(told(text), expected, "{text}");
+    }
+    assert_ne!(order.mistakes("low.rs", "use crate::other;"), [""; 0], "they lie in one row");
+    assert_eq!(order.mistakes("round.rs", "use crate::high;"), [""; 0], "they are a circle");
+    assert_eq!(order.mistakes("new.rs", ""), ["is in no room"]);
+}
+
+/// Otherwise a circle would stay allowed after it has been cut.
+#[test]
+fn rooms_of_a_circle_name_each_other() {
+    let mut found = Vec::new();
+    for (source, circle) in CIRCLES {
+        for room in *circle {
+            let file = rust_files(&format!("{source}/{room}.rs"));
+            let [file] = &file[..] else { panic!("{source}/{room}.rs is not a file") };
+            let paths = paths(&[room], &file.text);
+            let is_other = |path: &Path| circle.contains(&path[0].as_str()) && path[0] != *room;
+            if !paths.iter().any(is_other) {
+                found.push(format!("{} names no other file of its circle", file.path));
             }
         }
     }
     none(&found);
+}
+
+/// The table says that rooms import only from rooms above them. The order of the list is checked
+/// against the imports, and the order of the table against the list.
+#[test]
+fn the_table_of_the_rooms_has_the_order_of_the_list() {
+    let map = read("docs/ARCHITECTURE.md");
+    let (_, rooms) = ROOMS.iter().find(|(source, _)| *source == "crates/runtime/src").unwrap();
+    let (_, section) = map.split_once("\n### filoplume-runtime\n").unwrap();
+    none(&mistakes_of_table(rooms, section));
+}
+
+/// Returns what is wrong with the first table of rooms in a text.
+fn mistakes_of_table(rooms: &[&[&str]], text: &str) -> Vec<String> {
+    let place = |room: &str| rooms.iter().position(|row| row.contains(&room));
+    let table = text.lines().skip_while(|line| !line.starts_with("| room |")).skip(2);
+    let rows = table.map_while(|line| line.strip_prefix("| ")?.split(" |").next());
+    let names: Vec<&str> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let mut found = Vec::new();
+    let mut above = ("", 0);
+    for &name in &names {
+        match place(name) {
+            None => found.push(format!("`{name}` of the table is no room")),
+            Some(place) if place < above.1 => {
+                found.push(format!("`{name}` may not stand below `{}` in the table", above.0));
+            }
+            Some(place) => above = (name, place),
+        }
+    }
+    if names.len() < 2 {
+        found.push("the table is no longer found".to_owned());
+    }
+    found
+}
+
+#[test]
+fn a_table_in_another_order_is_a_mistake() {
+    let table = |names: &[&str]| {
+        let rows = names.iter().map(|name| format!("| {name} | what |\n"));
+        let table = format!("| room | what |\n|---|---|\n{}\n`b`", rows.collect::<String>());
+        mistakes_of_table(&[&["a", "b"], &["c"], &["d"]], &table)
+    };
+    assert_eq!(table(&["`b`, `a`", "`c`", "`d`"]), [""; 0]);
+    assert_eq!(table(&["`a`", "`d`", "`c`"]), ["`c` may not stand below `d` in the table"]);
+    assert_eq!(table(&["`a`", "`e`"]), ["`e` of the table is no room"]);
+    assert_eq!(table(&[]), ["the table is no longer found"]);
 }
 
 /// Returns whether a file has tests, which may import from everywhere.
@@ -255,29 +434,6 @@ fn is_test(path: &str) -> bool {
         || path.starts_with("variations")
         || matches!(name, "tests.rs" | "models.rs" | "simulator.rs")
         || name.ends_with("_tests.rs")
-}
-
-/// Returns the names that follow `crate::` in a file, except in its tests.
-fn imports(file: &File) -> HashSet<String> {
-    let code = file.code();
-    let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-    let mut imports = HashSet::new();
-    for (at, _) in code.match_indices("crate::") {
-        let before = code[..at].lines().rev().nth(1).unwrap_or_default();
-        if before.contains("cfg(all(test") {
-            continue;
-        }
-        let rest = &code[at + "crate::".len()..];
-        let word = |text: &str| text.trim().chars().take_while(|&c| is_word(c)).collect::<String>();
-        match rest.strip_prefix('{') {
-            Some(list) => {
-                let list = list.split('}').next().unwrap_or_default();
-                imports.extend(list.split(',').map(word).filter(|name| !name.is_empty()));
-            }
-            None => _ = imports.insert(word(rest)),
-        }
-    }
-    imports
 }
 
 #[test]

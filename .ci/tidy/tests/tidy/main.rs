@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod documents;
+mod imports;
 mod layers;
 mod layout;
 mod source;
