@@ -19,7 +19,8 @@ find_wstest() {
         for python in python2.7 ~/.pyenv/versions/2.7.*/bin/python2.7; do
             ! "$python" -c "" 2>/dev/null || break
         done
-        "$python" -c "" 2>/dev/null || { echo "neither \`wstest\` nor Python 2.7 is installed"; return 1; }
+        "$python" -c "" 2>/dev/null \
+            || { echo "neither \`wstest\` nor Python 2.7 is installed"; return 1; }
         mkdir -p "$base"
         PYTHONUSERBASE=$base timeout 300 "$python" -m pip install --user --quiet \
             --disable-pip-version-check autobahntestsuite==25.10.1 >"$logs/autobahn.log" 2>&1 \
@@ -29,7 +30,8 @@ find_wstest() {
         chmod +x "$found"
     fi
     # It fails if it lacks a package.
-    timeout 60 "$found" --help >>"$logs/autobahn.log" 2>&1 || { echo "$found does not start"; return 1; }
+    timeout 60 "$found" --help >>"$logs/autobahn.log" 2>&1 \
+        || { echo "$found does not start"; return 1; }
     echo "$found"
 }
 

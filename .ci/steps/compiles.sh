@@ -7,7 +7,8 @@ package_features() {
     # Only a package has an `id` after its version, and features in braces.
     cargo metadata --format-version 1 --no-deps --locked \
         | grep -oE '"name":"[^"]*","version":"[^"]*","id"|"features":\{[^}]*\}' \
-        | sed -E 's/"name":"([^"]*)".*/\1/; s/"features"://; s/\[[^]]*\]//g; s/[^A-Za-z0-9_-]+/ /g' \
+        | sed -E 's/"name":"([^"]*)".*/\1/; s/"features"://; s/\[[^]]*\]//g' \
+        | sed -E 's/[^A-Za-z0-9_-]+/ /g' \
         | paste -d ' ' - - \
         | awk '{
             line = $1
@@ -80,7 +81,8 @@ oldest_rust() {
         return
     fi
     if ! rustup run "$version" rustc --version >/dev/null 2>&1 \
-        && ! timeout 120 rustup toolchain install "$version" --profile minimal --no-self-update >"$logs/oldest.log" 2>&1; then
+        && ! timeout 120 rustup toolchain install "$version" --profile minimal --no-self-update \
+            >"$logs/oldest.log" 2>&1; then
         skip "oldest Rust" "$version is not installed and could not be fetched"
         return
     fi
@@ -88,8 +90,9 @@ oldest_rust() {
         rustup run "$version" cargo check --workspace --locked --target-dir "$target/oldest"
     # The fault tests take longer than all others, and do not depend on the compiler.
     step 600 "Rust $version runs the tests of http1, websocket and runtime" \
-        rustup run "$version" cargo test -p filoplume-http1 -p filoplume-websocket -p filoplume-runtime --lib --tests --locked \
-        --target-dir "$target/oldest" -- --skip faults::exchanges
+        rustup run "$version" cargo test -p filoplume-http1 -p filoplume-websocket \
+        -p filoplume-runtime --lib --tests --locked --target-dir "$target/oldest" \
+        -- --skip faults::exchanges
 }
 
 # Checks each package that has features without any, and with each alone. A warning is a failure.

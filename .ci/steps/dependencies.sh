@@ -13,14 +13,15 @@ dependencies() {
             return
         fi
         local started=$SECONDS
-        if ! timeout 360 cargo install cargo-deny --locked --debug --root "$target/tools" --target-dir "$target/tools" \
-            >"$logs/deny.log" 2>&1; then
+        if ! timeout 360 cargo install cargo-deny --locked --debug --root "$target/tools" \
+            --target-dir "$target/tools" >"$logs/deny.log" 2>&1; then
             skip "dependencies" "cargo-deny could not be installed within 360 s"
             return
         fi
         note "ok: cargo-deny installed, $((SECONDS - started)) s"
     fi
-    step 120 "licences, bans and sources of dependencies" "$deny" --all-features check bans licenses sources
+    step 120 "licences, bans and sources of dependencies" \
+        "$deny" --all-features check bans licenses sources
     if has git && timeout 20 git ls-remote -q https://github.com/rustsec/advisory-db HEAD >/dev/null 2>&1; then
         step 300 "advisories" "$deny" --all-features check advisories
     else

@@ -2,7 +2,9 @@
 # Builds the fuzz targets and runs each for a few seconds.
 
 # The fuzz targets are separate workspaces, beside the crates that they fuzz.
-export fuzz_workspaces="crates/http1/fuzz crates/websocket/fuzz crates/runtime/fuzz crates/filoplume/fuzz"
+fuzz_workspaces="crates/http1/fuzz crates/websocket/fuzz crates/runtime/fuzz"
+fuzz_workspaces+=" crates/filoplume/fuzz"
+export fuzz_workspaces
 
 # How long each fuzz target runs. docs/testing.md describes longer runs.
 export fuzz_seconds=3
@@ -13,10 +15,12 @@ fuzz_build() {
     host=$(rustup run nightly rustc -vV | sed -n 's/^host: //p')
     for workspace in $fuzz_workspaces; do
         RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-            -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-            -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Ccodegen-units=1 -Cdebug-assertions" \
-            rustup run nightly cargo build --release --locked --manifest-path "$workspace/Cargo.toml" \
-            --target "$host" --target-dir "$target/fuzz"
+            -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+            -Cllvm-args=-sanitizer-coverage-pc-table \
+            -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address \
+            -Ccodegen-units=1 -Cdebug-assertions" \
+            rustup run nightly cargo build --release --locked \
+            --manifest-path "$workspace/Cargo.toml" --target "$host" --target-dir "$target/fuzz"
     done
     rm -rf "$target/fuzz/bin"
     ln -s "$target/fuzz/$host/release" "$target/fuzz/bin"
@@ -25,7 +29,8 @@ fuzz_build() {
 # Writes the conformance corpus as seeds for the fuzz targets.
 fuzz_seeds() {
     rm -rf "$target/fuzz/seeds"
-    FUZZ_SEEDS=$target/fuzz/seeds cargo test -q -p filoplume-http1 --locked --test corpus the_corpus_has_seeds
+    FUZZ_SEEDS=$target/fuzz/seeds \
+        cargo test -q -p filoplume-http1 --locked --test corpus the_corpus_has_seeds
 }
 
 # fuzz_run WORKSPACE TARGET: runs a fuzz target from the inputs of its last run, the seeds beside it
@@ -38,8 +43,9 @@ fuzz_run() {
     for seeds in "$1/seeds/$2" "$target/fuzz/seeds/$2"; do
         [ ! -d "$seeds" ] || inputs+=("$seeds")
     done
-    if ! "$target/fuzz/bin/$2" -seed=1 -max_total_time="$fuzz_seconds" -timeout=5 -rss_limit_mb=1024 \
-        -artifact_prefix="$corpus-" -verbosity=0 -print_final_stats=1 "${inputs[@]}" >"$logs/fuzz-$2.log" 2>&1; then
+    if ! "$target/fuzz/bin/$2" -seed=1 -max_total_time="$fuzz_seconds" -timeout=5 \
+        -rss_limit_mb=1024 -artifact_prefix="$corpus-" -verbosity=0 -print_final_stats=1 \
+        "${inputs[@]}" >"$logs/fuzz-$2.log" 2>&1; then
         cat "$logs/fuzz-$2.log"
         return 1
     fi

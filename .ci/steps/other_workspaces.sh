@@ -4,8 +4,8 @@
 peers() {
     cd benches/peers
     cargo check --workspace --locked --target-dir "$target/peers"
-    cargo test --package measure --package raw_epoll --package common --package backends --package slow_http \
-        --locked --target-dir "$target/peers"
+    cargo test --package measure --package raw_epoll --package common --package backends \
+        --package slow_http --locked --target-dir "$target/peers"
 }
 
 libc=$(uname -m)-unknown-linux-musl

@@ -47,13 +47,14 @@ clients() {
         timeout 180 apt-get update -qq >"$logs/apt.log" 2>&1 || true
         # One by one, so that a missing package does not prevent the others.
         for package in "${missing[@]}"; do
-            DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends "$package" \
+            DEBIAN_FRONTEND=noninteractive timeout 300 \
+                apt-get install -y -qq --no-install-recommends "$package" \
                 >>"$logs/apt.log" 2>&1 || true
         done
     fi
     export FILOPLUME_CI_HAS=""
-    for program in wrk ab curl openssl redis-server haproxy nginx prometheus postgresql pg_config chromium \
-        nightly; do
+    for program in wrk ab curl openssl redis-server haproxy nginx prometheus postgresql pg_config \
+        chromium nightly; do
         if has_program "$program"; then
             FILOPLUME_CI_HAS+=" $program"
         else

@@ -2,9 +2,10 @@
 # Steps that look for races: models of the algorithms, and ThreadSanitizer on the real code.
 
 models() {
-    RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off \
-        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        cargo test -p filoplume-runtime --lib --release --locked --target-dir "$target/loom" models \
+    RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        cargo test -p filoplume-runtime --lib --release --locked \
+        --target-dir "$target/loom" models \
         | tee "$logs/models.log"
     # Cargo succeeds if a filter matches no test.
     grep -qE '^test result: ok\. [1-9]' "$logs/models.log" || { echo "no model was run"; return 1; }
@@ -25,12 +26,15 @@ thread_sanitizer() {
         return
     fi
     if [ ! -d "$sysroot/lib/rustlib/src/rust/library" ] \
-        && ! timeout 180 rustup component add rust-src --toolchain nightly >"$logs/rust-src.log" 2>&1; then
-        skip "ThreadSanitizer" "the standard library's source is not installed and could not be fetched"
+        && ! timeout 180 rustup component add rust-src --toolchain nightly \
+            >"$logs/rust-src.log" 2>&1; then
+        skip "ThreadSanitizer" \
+            "the standard library's source is not installed and could not be fetched"
         return
     fi
     # `Cargo.lock` does not include the dependencies of the standard library, so there is no
     # `--locked`. The fault tests repeat the same code many times, which would take minutes here.
-    step 900 "ThreadSanitizer" env RUSTFLAGS=-Zsanitizer=thread rustup run nightly cargo test -Zbuild-std --target "$host" \
-        --target-dir "$target/tsan" -p filoplume-runtime --lib --tests --no-fail-fast -- --skip faults::exchanges
+    step 900 "ThreadSanitizer" env RUSTFLAGS=-Zsanitizer=thread rustup run nightly \
+        cargo test -Zbuild-std --target "$host" --target-dir "$target/tsan" \
+        -p filoplume-runtime --lib --tests --no-fail-fast -- --skip faults::exchanges
 }

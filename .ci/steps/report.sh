@@ -49,10 +49,14 @@ step() {
     # A separate shell, because `timeout` runs programs and not functions, and because `set -e` has
     # no effect in a command before `||`.
     status=0
-    timeout --kill-after=10 "$limit" bash -euo pipefail -c '"$@"' step "$@" >"$log" 2>&1 || status=$?
+    timeout --kill-after=10 "$limit" \
+        bash -euo pipefail -c '"$@"' step "$@" >"$log" 2>&1 || status=$?
     # Omits cargo's progress.
-    grep -vE '^ *(Compiling|Checking|Documenting|Downloading|Downloaded|Installing|Updating|Locking|Adding) ' "$log" || true
-    read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$log")
+    local progress='Compiling|Checking|Documenting|Downloading|Downloaded|Installing|Updating'
+    grep -vE "^ *($progress|Locking|Adding) " "$log" || true
+    read -r ok bad < <(
+        awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$log"
+    )
     if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
         bad=1
     fi

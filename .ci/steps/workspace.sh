@@ -26,19 +26,22 @@ tests() {
 
 # Builds the first command of the README in an empty target folder, as after a clone.
 hello_is_small() {
-    local size crates
+    local size crates hello
     rm -rf "$target/hello"
-    cargo build --release --locked --package hello --target-dir "$target/hello" 2>&1 | tee "$logs/hello.log"
+    cargo build --release --locked --package hello --target-dir "$target/hello" 2>&1 \
+        | tee "$logs/hello.log"
     crates=$(grep -c '^ *Compiling ' "$logs/hello.log")
-    size=$(stat -c %s "$target/hello/release/hello" 2>/dev/null || stat -f %z "$target/hello/release/hello")
-    echo "hello has $size bytes of at most 1500000, and is built of $((crates)) crates of at most 40"
+    hello=$target/hello/release/hello
+    size=$(stat -c %s "$hello" 2>/dev/null || stat -f %z "$hello")
+    echo "hello has $size bytes of at most 1500000 and is built of $((crates)) crates of at most 40"
     [ "$size" -le 1500000 ]
     [ "$crates" -le 40 ]
 }
 
 # Builds the packages as they would be published, each from its own files.
 packages() {
-    local crates=(filoplume-http1 filoplume-websocket filoplume-runtime filoplume filoplume-otlp gust) name file files
+    local name file files crates=(filoplume-http1 filoplume-websocket filoplume-runtime)
+    crates+=(filoplume filoplume-otlp gust)
     # Cargo does not unpack a package again whose version and place are those of an earlier run.
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/{filoplume,gust}-*
     cargo package --locked --allow-dirty "${crates[@]/#/--package=}"

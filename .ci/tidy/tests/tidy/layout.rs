@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use crate::source::{File, documents, files, none, root, rust_files};
+use crate::source::{File, documents, files, none, read, root, rust_files};
 
 /// Widest line, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -63,6 +63,12 @@ fn lines_are_at_most_100_columns_wide() {
         |file: &File| file.path.starts_with("tests/corpus/") && !file.path.ends_with("README.md");
     for file in texts.iter().filter(|file| !is_case(file)) {
         found.extend(wide_lines(file, &is_exempt_in_markdown(&file.text)));
+    }
+    let script = |path: &str| File { path: path.to_owned(), text: read(path) };
+    let scripts = [".ci/run", ".ci/autobahn"].map(script).into_iter();
+    for file in scripts.chain(files(".ci/steps", "sh")) {
+        let is_exempt: Vec<bool> = file.text.lines().map(has_url).collect();
+        found.extend(wide_lines(&file, &is_exempt));
     }
     none(&found);
 }
