@@ -77,13 +77,13 @@ portability() {
 oldest_rust() {
     local version=1.85.0
     if ! has rustup; then
-        skip "oldest Rust" "no rustup"
+        absent "oldest Rust" "no rustup"
         return
     fi
     if ! rustup run "$version" rustc --version >/dev/null 2>&1 \
         && ! timeout 120 rustup toolchain install "$version" --profile minimal --no-self-update \
             >"$logs/oldest.log" 2>&1; then
-        skip "oldest Rust" "$version is not installed and could not be fetched"
+        absent "oldest Rust" "$version is not installed and could not be fetched"
         return
     fi
     step 600 "Rust $version compiles it" \

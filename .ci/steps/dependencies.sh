@@ -13,9 +13,9 @@ dependencies() {
             return
         fi
         local started=$SECONDS
-        if ! timeout 360 cargo install cargo-deny --locked --debug --root "$target/tools" \
+        if ! timeout 900 cargo install cargo-deny --locked --debug --root "$target/tools" \
             --target-dir "$target/tools" >"$logs/deny.log" 2>&1; then
-            skip "dependencies" "cargo-deny could not be installed within 360 s"
+            absent "dependencies" "cargo-deny could not be installed within 900 s"
             return
         fi
         note "ok: cargo-deny installed, $((SECONDS - started)) s"

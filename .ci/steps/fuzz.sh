@@ -58,7 +58,7 @@ fuzzing() {
         return
     fi
     if ! has c++ && ! has g++ && ! has clang++; then
-        skip "fuzzing" "no C++ compiler for libFuzzer"
+        absent "fuzzing" "no C++ compiler for libFuzzer"
         return
     fi
     step 600 "fuzz targets build" fuzz_build
