@@ -196,6 +196,9 @@ impl Reader {
 
     /// Reads a path from its first name. In a `use`, a path may be of another crate.
     fn path(&mut self, is_use: bool) {
+        if is_use && self.token(0) == "{" {
+            return self.group(|reader| reader.path(true));
+        }
         let mut base = match self.token(0) {
             "crate" => Vec::new(),
             "super" | "self" => self.module.clone(),
@@ -222,17 +225,7 @@ impl Reader {
     fn tree(&mut self, mut base: Path, is_use: bool) {
         loop {
             match self.token(0) {
-                "{" if is_use => {
-                    self.at += 1;
-                    while !matches!(self.token(0), "}" | "") {
-                        self.tree(base.clone(), is_use);
-                        if self.token(0) == "," {
-                            self.at += 1;
-                        }
-                    }
-                    self.at += 1;
-                    return;
-                }
+                "{" if is_use => return self.group(|reader| reader.tree(base.clone(), true)),
                 // In a group, `self` is the module before it.
                 "self" => {}
                 name if name == "*" || name.starts_with(is_word) => base.push(name.to_owned()),
@@ -250,7 +243,26 @@ impl Reader {
             name = Some(self.token(1).to_owned());
             self.at += 2;
         }
-        self.paths.push((base, name.filter(|_| is_use)));
+        // A macro may have put anything behind `crate::`.
+        if !base.is_empty() {
+            self.paths.push((base, name.filter(|_| is_use)));
+        }
+    }
+
+    /// Reads a group in braces with a function that reads one of its paths.
+    fn group(&mut self, mut read: impl FnMut(&mut Self)) {
+        self.at += 1;
+        while !matches!(self.token(0), "}" | "") {
+            read(self);
+            // A path of another crate is not read.
+            while self.at < self.tokens.len() && !matches!(self.token(0), "," | "}") {
+                if self.token(0) == "{" { self.skip_group() } else { self.at += 1 }
+            }
+            if self.token(0) == "," {
+                self.at += 1;
+            }
+        }
+        self.at += 1;
     }
 }
 
@@ -353,6 +365,11 @@ mod tests {
             &["one::two::*", "one::three", "four"],
         );
         check("use super::super::{one, two::{three}};", &["one", "two::three"]);
+        check(
+            "use {std::{fs, io}, crate::{one, two}, super::three}; crate::four",
+            &["one", "two", "a::three", "four"],
+        );
+        check("$crate::one(); crate::$name;", &["one"]);
     }
 
     #[test]

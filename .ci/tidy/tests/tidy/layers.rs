@@ -293,9 +293,13 @@ impl Order<'_> {
         let Some(own) = self.place(room) else {
             return vec!["is in no room".to_owned()];
         };
+        let mut found = Vec::new();
         // One import of a room is enough to say.
         let mut others = BTreeMap::new();
         for path in paths(&module, text) {
+            if path == ["*"] {
+                found.push("imports all names of the crate's root".to_owned());
+            }
             if let Some(other) = self.room_of(&path) {
                 others.entry(other.to_owned()).or_insert(path);
             }
@@ -308,13 +312,11 @@ impl Order<'_> {
                     .iter()
                     .any(|circle| circle.contains(&room) && circle.contains(&other))
         };
-        others
-            .into_iter()
-            .filter(|(other, _)| !is_allowed(other))
-            .map(|(other, path)| {
-                format!("imports `{}` from `{other}`, which is not below it", path.join("::"))
-            })
-            .collect()
+        let above = others.into_iter().filter(|(other, _)| !is_allowed(other));
+        found.extend(above.map(|(other, path)| {
+            format!("imports `{}` from `{other}`, which is not below it", path.join("::"))
+        }));
+        found
     }
 
     fn place(&self, room: &str) -> Option<usize> {
@@ -358,6 +360,7 @@ fn an_import_from_above_is_a_mistake_in_every_form() {
         let expected = format!("imports `{path}` from `high`, which is not below it");
         assert_eq!(told(text), expected, "{text}");
     }
+    assert_eq!(told("use super::super::*;"), "imports all names of the crate's root");
     assert_ne!(order.mistakes("low.rs", "use crate::other;"), [""; 0], "they lie in one row");
     assert_eq!(order.mistakes("round.rs", "use crate::high;"), [""; 0], "they are a circle");
     assert_eq!(order.mistakes("new.rs", ""), ["is in no room"]);
