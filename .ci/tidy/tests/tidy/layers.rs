@@ -210,6 +210,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
                 "args", "scenario", "report", "rounds", "counts", "echo", "fair", "idle", "misses",
                 "probe", "real", "size", "startup", "waits",
             ],
+            &["svg"],
             &["chart", "claims", "curves", "live", "load_clients", "machine"],
         ],
     ),

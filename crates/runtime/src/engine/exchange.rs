@@ -1,8 +1,8 @@
 //! Exchanges: a request, and where its answer goes.
 //!
-//! In HTTP/1.1 a connection has one exchange at a time, so the exchange owns the connection: nothing
-//! is shared, and the thread that answers also writes. A guest with several exchanges at once keeps
-//! its connection on the loop, and each answer comes to it as a message.
+//! In HTTP/1.1 a connection has one exchange at a time, so the exchange owns the connection.
+//! Nothing is shared, and the thread that answers also writes. A guest with several exchanges at
+//! once keeps its connection on the loop, and each answer comes to it as a message.
 
 use std::fmt;
 use std::sync::Arc;

@@ -366,8 +366,8 @@ impl Worker<'_> {
         }
     }
 
-    /// As [`wait`](Self::wait), not inlined. Rust lets a function say whether it is inlined, but not a
-    /// caller; the way of a plain request inlines it, and the others need not have a copy each.
+    /// As [`wait`](Self::wait), not inlined. In Rust a function says whether it is inlined, and not
+    /// its caller. The way of a plain request inlines it; the others need not have a copy each.
     #[inline(never)]
     pub(super) fn wait_cold(&mut self, connection: Box<Connection>) -> Flow {
         self.wait(connection)

@@ -223,7 +223,7 @@ impl Io<'_> {
     /// use std::io::{BufRead, BufReader, Write};
     /// use std::{net::TcpStream, thread, time::Duration};
     ///
-    /// /// Each line is a path. Answers come as soon as they are there, with the number of the line.
+    /// /// Each line is a path. Answers come as soon as they are there, with the line's number.
     /// struct Paths(tcp::Http, u64);
     ///
     /// impl Protocol for Paths {
