@@ -68,6 +68,10 @@ pub struct ServerConfig {
     pub(crate) bytes_per_second_min: u64,
     pub(crate) buffered_content_bytes_max: u64,
     pub(crate) content_bytes_max: u64,
+    #[cfg(feature = "spool")]
+    pub(crate) spool_folder: Option<std::path::PathBuf>,
+    #[cfg(feature = "spool")]
+    pub(crate) spooled_bytes_max: u64,
     pub(crate) unread_content_bytes_max: u64,
     pub(crate) limits: Limits,
     pub(crate) thread_name: String,
@@ -117,6 +121,10 @@ impl Default for ServerConfig {
             bytes_per_second_min: 1024,
             buffered_content_bytes_max: 1024 * 1024,
             content_bytes_max: 64 * 1024 * 1024,
+            #[cfg(feature = "spool")]
+            spool_folder: None,
+            #[cfg(feature = "spool")]
+            spooled_bytes_max: 8 << 30,
             unread_content_bytes_max: 256 * 1024,
             limits: Limits::default(),
             thread_name: "filoplume".to_owned(),
@@ -411,6 +419,24 @@ impl ServerConfig {
     /// MiB.
     pub fn content_bytes_max(mut self, bytes: u64) -> Self {
         self.content_bytes_max = bytes;
+        self
+    }
+
+    /// Sets the folder for contents that [wait in files](crate::Plan::spooled) until they are
+    /// complete. It must exist. The files have no names, so nothing is left behind, whatever
+    /// happens. Default: the system's folder for temporary files. On many systems that one lies in
+    /// memory, which large uploads should not fill.
+    #[cfg(feature = "spool")]
+    pub fn spool_folder(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
+        self.spool_folder = Some(folder.into());
+        self
+    }
+
+    /// Sets how many bytes may lie in these files, all together. A request whose content does not
+    /// fit is answered with `503`. Default: 8 GiB.
+    #[cfg(feature = "spool")]
+    pub fn spooled_bytes_max(mut self, bytes: u64) -> Self {
+        self.spooled_bytes_max = bytes;
         self
     }
 

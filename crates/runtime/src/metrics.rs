@@ -135,6 +135,7 @@ pub(crate) struct Gauges {
     pub(crate) connections_max: usize,
     pub(crate) memory_used: usize,
     pub(crate) memory_max: usize,
+    pub(crate) spooled_bytes: u64,
     pub(crate) pushed_streams: usize,
     pub(crate) held_streams: usize,
     /// By loops, and by handlers that read or write by themselves.
@@ -275,6 +276,9 @@ pub struct Metrics {
     pub memory_used: usize,
     /// The maximum of buffered bytes: [`memory_max`](crate::ServerConfig::memory_max).
     pub memory_max: usize,
+    /// Bytes of contents that now lie in files: see [`Plan`](crate::Plan). 0 without the feature
+    /// `spool`.
+    pub spooled_bytes: u64,
     /// Requests that now wait in [`Incoming`](crate::Incoming).
     pub incoming: usize,
     /// The threads of the pool and their queue.
@@ -330,7 +334,15 @@ impl Counters {
     pub(crate) fn read(&self, refusals: &Refusals, parts: Parts, gauges: Gauges) -> Metrics {
         let Parts { pool, routes, loops } = parts;
         let Gauges { phase, incoming, waiting, threads_max, connections_max, .. } = gauges;
-        let Gauges { memory_used, memory_max, pushed_streams, held_streams, moved, .. } = gauges;
+        let Gauges {
+            memory_used,
+            memory_max,
+            spooled_bytes,
+            pushed_streams,
+            held_streams,
+            moved,
+            ..
+        } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
@@ -370,6 +382,7 @@ impl Counters {
             threads_max,
             memory_used,
             memory_max,
+            spooled_bytes,
             incoming,
             pool,
             refusals,

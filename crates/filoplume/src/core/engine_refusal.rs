@@ -22,6 +22,12 @@ impl EngineRefusal {
                  buffered for all peers leave no room for another. Raise \
                  `ServerConfig::memory_max`, or read the content as `Body`, which is not buffered."
             }
+            Refusal::Spool => {
+                "The engine refused the request before a handler was called: its content did not \
+                 fit into the disk space for contents that arrive, or could not be written there. \
+                 The limit is `ServerConfig::spooled_bytes_max`, and the folder \
+                 `ServerConfig::spool_folder`. The log has errors of the disk."
+            }
             Refusal::ClientThreads => {
                 "The engine refused the request before its handler was called: an eighth of the \
                  threads already read contents of this client. \

@@ -174,6 +174,14 @@ impl RouteOptions {
 
     /// Returns the mistake if these options exclude each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
+        #[cfg(feature = "spool")]
+        if self.promises.is_spooled && self.takes == Takes::Content {
+            return Some(
+                "the route is spooled, but a parameter collects the content in memory: take it as \
+                 `Body`, `Multipart` or `Request`, or leave out `spooled()`"
+                    .to_owned(),
+            );
+        }
         let permits = self.permits.as_ref().filter(|_| self.promises.is_vital)?;
         Some(format!(
             "the route is vital and uses the permits \"{}\": it would wait for requests that hold \
@@ -467,6 +475,8 @@ impl RouteOptions {
             self.takes == Takes::Nothing || self.coded_content.is_refused(self.takes, request);
         let is_held_back = request.headers().contains("expect");
         let plan = if is_unwanted && is_held_back { plan.streamed() } else { plan };
+        #[cfg(feature = "spool")]
+        let plan = if self.promises.is_spooled && !is_unwanted { plan.spooled() } else { plan };
         match (self.takes, self.bytes_max()) {
             // The extractor needs the whole content, so it is collected before a thread is used. A
             // slow peer holds no thread.

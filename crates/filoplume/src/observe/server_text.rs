@@ -144,6 +144,12 @@ const THREADS: &[Family] = &[
         &[("", |of| of.memory_max as u64)],
     ),
     (
+        "filoplume_spooled_bytes",
+        Gauge,
+        "Bytes of contents that wait in files.",
+        &[("", |of| of.spooled_bytes)],
+    ),
+    (
         "filoplume_stopping",
         Gauge,
         "Whether the server stops or has stopped.",

@@ -223,6 +223,39 @@ impl Route {
         })
     }
 
+    /// Calls the handlers when the whole content is there. Up to a
+    /// [bound](crate::ServerConfig::buffered_content_bytes_max) it is in memory. What is longer
+    /// waits in a file without a name, and is read from there: by `Body`, `Multipart` or `Request`,
+    /// which otherwise read it from the network as it arrives.
+    ///
+    /// For uploads from slow clients. Without it, a handler that reads an upload holds a thread
+    /// until the last byte, and a limited number of threads may do so. With it, an upload holds
+    /// none before it is complete. It costs a second copy of the content on the disk.
+    /// [`spool_folder`](crate::ServerConfig::spool_folder) and
+    /// [`spooled_bytes_max`](crate::ServerConfig::spooled_bytes_max) say where, and how much in
+    /// all; a content that does not fit is a `503`.
+    ///
+    /// A parameter that collects the content in memory, such as `Json`, is a mistake here.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// fn length(mut content: Body) -> Result<String> {
+    ///     Ok(std::io::copy(&mut content, &mut std::io::sink())?.to_string())
+    /// }
+    ///
+    /// let upload = post(length).spooled().content_bytes_max(1 << 30);
+    /// let app = App::new().route("/upload", upload);
+    /// app.test().post("/upload").body(vec![0; 3_000_000]).send().assert_text("3000000");
+    /// ```
+    #[cfg(feature = "spool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "spool")))]
+    pub fn spooled(self) -> Self {
+        self.adjust(|options| {
+            options.spooled();
+        })
+    }
+
     /// Runs the handlers on the event loop always, regardless of the measured execution times.
     ///
     /// ```

@@ -2,12 +2,10 @@
 //! the pool for some hundred microseconds of pure computing, so more of them than processors would
 //! only delay each other and the requests of established connections.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::budget::line::Line;
 
 /// Maximum number of handshakes that wait per one that is computed. At a millisecond each, the last
 /// one waits for a second, which clients bear.
@@ -16,36 +14,20 @@ const WAITING_PER_RUNNING: usize = 1024;
 /// A step that takes less is short: to give it to another thread would cost a good part of it.
 const SHORT: Duration = Duration::from_micros(500);
 
-/// The handshakes that are computed, and those that wait, in order of arrival.
+/// The handshakes that are computed and those that wait, in order of arrival, and how long a step
+/// takes.
+#[derive(Debug)]
 pub(crate) struct Handshakes<T> {
-    state: Mutex<State<T>>,
-    running_max: usize,
+    pub(crate) line: Line<T>,
     /// How long the longest of the last steps took, in nanoseconds. 0 if there was none yet.
     step_ns: AtomicU64,
 }
 
-struct State<T> {
-    running: usize,
-    waiting: VecDeque<T>,
-}
-
-/// What becomes of a handshake.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Entered<T> {
-    /// Compute it now, then call [`Handshakes::next`].
-    Run(T),
-    Waiting,
-    /// Too many wait already.
-    Refused(T),
-}
-
 impl<T> Handshakes<T> {
     pub(crate) fn new(running_max: usize) -> Self {
-        Self {
-            state: Mutex::new(State { running: 0, waiting: VecDeque::new() }),
-            running_max: running_max.max(1),
-            step_ns: AtomicU64::new(0),
-        }
+        let running_max = running_max.max(1);
+        let waiting_max = running_max * WAITING_PER_RUNNING;
+        Self { line: Line::new(running_max, waiting_max), step_ns: AtomicU64::new(0) }
     }
 
     /// Records how long a step took. A long one is remembered for some hundred steps: clients
@@ -64,59 +46,11 @@ impl<T> Handshakes<T> {
         let step = self.step_ns.load(Ordering::Relaxed);
         step > 0 && u128::from(step) < SHORT.as_nanos()
     }
-
-    pub(crate) fn enter(&self, handshake: T) -> Entered<T> {
-        let mut state = self.state.lock();
-        if state.running < self.running_max {
-            state.running += 1;
-            Entered::Run(handshake)
-        } else if state.waiting.len() < self.running_max * WAITING_PER_RUNNING {
-            state.waiting.push_back(handshake);
-            Entered::Waiting
-        } else {
-            Entered::Refused(handshake)
-        }
-    }
-
-    /// Ends one that was computed. Returns the next one, which takes its place.
-    pub(crate) fn next(&self) -> Option<T> {
-        let mut state = self.state.lock();
-        let next = state.waiting.pop_front();
-        if next.is_none() {
-            state.running -= 1;
-        }
-        next
-    }
-
-    /// Takes all that wait.
-    pub(crate) fn close(&self) -> VecDeque<T> {
-        std::mem::take(&mut self.state.lock().waiting)
-    }
-}
-
-impl<T> fmt::Debug for Handshakes<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handshakes").field("running_max", &self.running_max).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_more_than_the_maximum_run_and_the_others_follow_in_order() {
-        let handshakes = Handshakes::new(2);
-        assert_eq!(handshakes.enter(1), Entered::Run(1));
-        assert_eq!(handshakes.enter(2), Entered::Run(2));
-        assert_eq!(handshakes.enter(3), Entered::Waiting);
-        assert_eq!(handshakes.enter(4), Entered::Waiting);
-        assert_eq!(handshakes.next(), Some(3));
-        assert_eq!(handshakes.next(), Some(4));
-        assert_eq!(handshakes.next(), None);
-        assert_eq!(handshakes.enter(5), Entered::Run(5));
-        assert_eq!(handshakes.enter(6), Entered::Waiting);
-    }
 
     #[test]
     fn steps_are_short_when_all_of_the_last_ones_were() {
@@ -136,16 +70,5 @@ mod tests {
             handshakes.took(short);
         }
         assert!(handshakes.are_short(), "the key was replaced");
-    }
-
-    #[test]
-    fn the_queue_is_bounded() {
-        let handshakes = Handshakes::new(1);
-        assert_eq!(handshakes.enter(0), Entered::Run(0));
-        for number in 0..WAITING_PER_RUNNING {
-            assert_eq!(handshakes.enter(number), Entered::Waiting);
-        }
-        assert_eq!(handshakes.enter(7), Entered::Refused(7));
-        assert_eq!(handshakes.close().len(), WAITING_PER_RUNNING);
     }
 }

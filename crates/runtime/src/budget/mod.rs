@@ -5,9 +5,13 @@ pub(crate) mod clients;
 pub(crate) mod descriptors;
 #[cfg(feature = "tls")]
 pub(crate) mod handshakes;
+#[cfg(any(feature = "tls", feature = "spool"))]
+pub(crate) mod line;
 pub(crate) mod memory;
 pub(crate) mod permits;
 pub(crate) mod refusal;
 pub(crate) mod seats;
+#[cfg(feature = "spool")]
+pub(crate) mod spool;
 pub(crate) mod streams;
 pub(crate) mod throttle;

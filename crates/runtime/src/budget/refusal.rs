@@ -38,6 +38,9 @@ pub enum Refusal {
     /// The memory for the data of all peers is used up: `503`, or a closed connection if the
     /// response had begun. See [`memory_max`](crate::ServerConfig::memory_max).
     Memory,
+    /// The disk space for contents that wait in files is used up, or a file could not be written:
+    /// `503`. The log has the reason.
+    Spool,
     /// The client already has its [maximum of
     /// connections](crate::ServerConfig::connections_per_client_max): the new one is closed.
     ClientConnections,
@@ -57,11 +60,12 @@ pub enum Refusal {
 }
 
 /// The reasons other than parse errors, in the order of their rows.
-const OTHERS: [Refusal; 10] = [
+const OTHERS: [Refusal; 11] = [
     Refusal::Late,
     Refusal::Stalled,
     Refusal::Overloaded,
     Refusal::Memory,
+    Refusal::Spool,
     Refusal::ClientConnections,
     Refusal::ClientThreads,
     Refusal::ProxyHeader,
@@ -79,7 +83,7 @@ impl Refusal {
             Self::Request(error) => Some(error.status()),
             Self::Late => Some(408),
             Self::NotTls => Some(400),
-            Self::Overloaded | Self::Memory | Self::ClientThreads => Some(503),
+            Self::Overloaded | Self::Memory | Self::Spool | Self::ClientThreads => Some(503),
             Self::Stalled
             | Self::ClientConnections
             | Self::ProxyHeader
@@ -99,6 +103,7 @@ impl Refusal {
             self,
             Self::Overloaded
                 | Self::Memory
+                | Self::Spool
                 | Self::ClientConnections
                 | Self::ClientThreads
                 | Self::ProxyHeader
@@ -115,6 +120,7 @@ impl fmt::Display for Refusal {
             Self::Stalled => f.write_str("peer did not take its response in time"),
             Self::Overloaded => f.write_str("no thread or permit would be free in time"),
             Self::Memory => f.write_str("the memory for the data of all peers is used up"),
+            Self::Spool => f.write_str("no disk space for the content"),
             Self::ClientConnections => f.write_str("client has too many connections"),
             Self::ClientThreads => f.write_str("too many threads wait for the client"),
             Self::ProxyHeader => f.write_str("no valid PROXY header"),

@@ -195,7 +195,9 @@ impl Engine {
         // All of these refer to this engine: without this, the reference cycle would keep it alive.
         drop(self.seats.close());
         #[cfg(feature = "tls")]
-        drop(self.handshakes.close());
+        drop(self.handshakes.line.close());
+        #[cfg(feature = "spool")]
+        drop(self.spool.line.close());
         drop(mem::take(&mut *self.spare.lock()));
         #[cfg(unix)]
         self.flush_handover();

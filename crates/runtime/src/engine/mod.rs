@@ -38,11 +38,13 @@ use crate::budget::handshakes::Handshakes;
 use crate::budget::memory::Memory;
 use crate::budget::refusal::Refusals;
 use crate::budget::seats::{Seats, VITAL_SEATS};
+#[cfg(feature = "spool")]
+use crate::budget::spool::{Spool, WRITERS_MAX};
 use crate::budget::streams::Streams;
 use crate::budget::throttle::Throttle;
 use crate::config::{PerClient, ServerConfig};
 use crate::engine::cancel::{Cancels, RUNNERS_MAX};
-#[cfg(feature = "tls")]
+#[cfg(any(feature = "tls", feature = "spool"))]
 use crate::engine::connection::Connection;
 #[cfg(unix)]
 use crate::engine::event_loop::Message;
@@ -124,6 +126,9 @@ pub(crate) struct Engine {
     /// Decides which TLS handshakes are computed now.
     #[cfg(feature = "tls")]
     pub(crate) handshakes: Handshakes<Box<Connection>>,
+    /// The files in which contents wait, and who may write to them now.
+    #[cfg(feature = "spool")]
+    pub(crate) spool: Spool<Box<Connection>>,
     /// The budget for buffered bytes of all peers.
     pub(crate) memory: Arc<Memory>,
     /// The contents that handlers read while they arrive.
@@ -204,15 +209,19 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns an engine without event loops.
-    fn new(config: ServerConfig, backend: Backend, stopping: Stopping) -> Arc<Self> {
+    /// Returns the threads of an engine. Those for event loops and for what the engine does itself
+    /// come on top of those for handlers.
+    fn pool_of(config: &ServerConfig) -> PoolConfig {
         let loops = config.event_loops;
-        let connections_max = connections_max(&config);
         #[cfg(feature = "tls")]
         let handshakes_max = config.handshakes_max;
         #[cfg(not(feature = "tls"))]
         let handshakes_max = 0;
-        let pool = PoolConfig::new()
+        #[cfg(feature = "spool")]
+        let writers = WRITERS_MAX;
+        #[cfg(not(feature = "spool"))]
+        let writers = 0;
+        PoolConfig::new()
             .thread_name(config.thread_name.clone())
             .threads_max(config.threads_max)
             .queue_capacity(config.connections_max)
@@ -221,10 +230,19 @@ impl Engine {
             // lost their loop and have not returned, because a loop that is taken needs a new
             // leader at once. A route that costs a thread its loop does not run on loops any more,
             // so there is at most one such thread per execution key. Threads for vital requests are
-            // added as well, and those that compute handshakes or tell handlers that their clients
-            // have gone: handlers that block must not keep new connections out.
-            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX + handshakes_max)
-            .patient();
+            // added as well, and those that compute handshakes, write contents to files or tell
+            // handlers that their clients have gone: handlers that block must not keep others out.
+            .urgent_reserve(
+                LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX + handshakes_max + writers,
+            )
+            .patient()
+    }
+
+    /// Returns an engine without event loops.
+    fn new(config: ServerConfig, backend: Backend, stopping: Stopping) -> Arc<Self> {
+        let loops = config.event_loops;
+        let connections_max = connections_max(&config);
+        let pool = Self::pool_of(&config);
         let clients = match config.connections_per_client_max {
             PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
             PerClient::Bounded(connections) => Some(Arc::new(Clients::new(connections))),
@@ -233,6 +251,10 @@ impl Engine {
         let waiting_max = config.queue_capacity.unwrap_or(connections_max);
         let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
         let memory = Memory::new(config.memory_max);
+        #[cfg(feature = "tls")]
+        let handshakes = Handshakes::new(config.handshakes_max);
+        #[cfg(feature = "spool")]
+        let spool = Spool::new(config.spool_folder.clone(), config.spooled_bytes_max);
         let streams = Streams::new(config.threads_max);
         let calls = Arc::new(Calls::new(config.stuck_after));
         let tokens = iter::once(stopping).chain(backend.stopping()).collect();
@@ -243,7 +265,9 @@ impl Engine {
             pool: Pool::new(pool, Task::run),
             seats: seats.notifying(Weak::<Self>::clone(engine)),
             #[cfg(feature = "tls")]
-            handshakes: Handshakes::new(handshakes_max),
+            handshakes,
+            #[cfg(feature = "spool")]
+            spool,
             memory,
             streams,
             routes: Routes::new(),

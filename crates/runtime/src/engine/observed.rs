@@ -32,6 +32,7 @@ impl Engine {
             connections_max: self.connections_max,
             memory_used: self.memory.used(),
             memory_max: self.memory.bytes_max(),
+            spooled_bytes: self.spooled_bytes(),
             pushed_streams: self.streams.pushed(),
             held_streams: self.streams.held(),
             moved: self.moved(),
@@ -39,6 +40,15 @@ impl Engine {
         let routes = self.routes.read(&|number| self.route_name(number));
         let parts = Parts { pool: self.pool.metrics(), routes, loops };
         self.counters.read(&self.refusals, parts, gauges)
+    }
+
+    /// Returns how many bytes of contents lie in files.
+    #[cfg_attr(not(feature = "spool"), expect(clippy::unused_self, reason = "there are no files"))]
+    fn spooled_bytes(&self) -> u64 {
+        #[cfg(feature = "spool")]
+        return self.spool.space.used();
+        #[cfg(not(feature = "spool"))]
+        0
     }
 
     /// Returns the bytes moved by loops, and by handlers that read or write by themselves.

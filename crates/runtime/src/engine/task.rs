@@ -23,9 +23,9 @@ pub(crate) enum Task {
     Resume(Box<Connection>, Seat),
     /// Run the callbacks of handlers whose clients have gone.
     Cancel(Arc<Engine>),
-    /// Compute a step of a TLS handshake.
-    #[cfg(feature = "tls")]
-    Handshake(Box<Connection>),
+    /// Do a step of a connection, then the steps that wait in line for the same.
+    #[cfg(any(feature = "tls", feature = "spool"))]
+    Lined(worker::Lined, Box<Connection>),
     /// Run a handler that has taken over a connection, or fills a pushed body.
     Detached(Box<dyn FnOnce() + Send>, RouteId, Seat),
 }
@@ -41,8 +41,8 @@ impl Task {
                 });
             }
             Self::Cancel(engine) => engine.run_cancels(),
-            #[cfg(feature = "tls")]
-            Self::Handshake(connection) => worker::shake_hands(connection),
+            #[cfg(any(feature = "tls", feature = "spool"))]
+            Self::Lined(what, connection) => worker::do_in_line(what, connection),
             Self::Detached(run, route, seat) => run_detached(run, route, &seat),
         }
     }
@@ -62,8 +62,8 @@ impl fmt::Debug for Task {
             Self::Call(..) => "Call",
             Self::Resume(..) => "Resume",
             Self::Cancel(_) => "Cancel",
-            #[cfg(feature = "tls")]
-            Self::Handshake(_) => "Handshake",
+            #[cfg(any(feature = "tls", feature = "spool"))]
+            Self::Lined(..) => "Lined",
             Self::Detached(..) => "Detached",
         })
     }

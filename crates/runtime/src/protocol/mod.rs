@@ -28,7 +28,8 @@
 //!   Http      head                         Read              reads; complete heads need no step
 //!             receiving: collected         Read, then Call   calls the handler
 //!             receiving: streamed          Stream            calls the handler, which reads on
-//!             receiving: no memory         RefuseForMemory   asks the service for its response
+//!             receiving: spooled           Spool             writes a part to a file, on the pool
+//!             receiving: no room           RefuseContent     asks the service for its response
 //!             sending from a reader        Pump              reads and sends a piece of the body
 //!             pushing                      Pushed            sends what other threads have pushed
 //!                                          AwaitPush         waits for them, or for the end
@@ -115,8 +116,11 @@ pub(crate) enum Step {
     Call(Request, Route),
     /// Have a request of this guest answered, while its connection goes on.
     Ask(Box<Ask>),
-    /// Answer a request for whose content there is no memory, then [`Http::refuse_for_memory`].
-    RefuseForMemory(Box<Request>),
+    /// Answer a request for whose content there is no room, then call [`Http::refuse_for`].
+    RefuseContent(Box<Request>, Refusal),
+    /// Call [`Http::write_part`] on a thread of the pool.
+    #[cfg(feature = "spool")]
+    Spool,
     /// Call the handler of a request whose content is still arriving.
     Stream(Box<Streaming>),
     /// Send the next piece of the response body with [`Http::pump`].
@@ -336,6 +340,8 @@ impl Guest {
         match self {
             #[cfg(feature = "tls")]
             Self::Handshake(handshake) => handshake.is_complete(),
+            #[cfg(feature = "spool")]
+            Self::Http(http) => http.has_written_part(),
             _ => false,
         }
     }

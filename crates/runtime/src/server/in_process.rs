@@ -7,6 +7,8 @@ use std::thread::{self, Thread};
 use filoplume_http1::RequestHead;
 
 use crate::budget::memory::Memory;
+#[cfg(feature = "spool")]
+use crate::budget::spool::SpoolSpace;
 use crate::buffers::{Buffers, Content as Unread};
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
@@ -100,10 +102,16 @@ impl Exchange<'_> {
         match self.http.step(buffers) {
             Step::Again => {}
             Step::Call(request, route) => self.call(request, route, None, buffers),
-            Step::RefuseForMemory(request) => {
-                let own = Refused::for_memory().ask(self.service, &request);
-                self.http.refuse_for_memory(own.as_ref(), buffers);
+            Step::RefuseContent(request, refusal) => {
+                let own = Refused::of_content(refusal).ask(self.service, &request);
+                self.http.refuse_for(refusal, own.as_ref(), buffers);
                 self.collect(buffers);
+            }
+            #[cfg(feature = "spool")]
+            Step::Spool => {
+                let (folder, bytes_max) =
+                    (self.config.spool_folder.clone(), self.config.spooled_bytes_max);
+                self.http.write_part(&SpoolSpace::new(folder, bytes_max));
             }
             Step::Stream(streaming) => self.stream(*streaming, buffers),
             Step::Pump => {

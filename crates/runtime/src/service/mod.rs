@@ -289,6 +289,9 @@ pub(crate) enum Content {
     Any,
     Buffered,
     Streamed,
+    /// A short content is collected. A long one waits in a file until it is complete.
+    #[cfg(feature = "spool")]
+    Spooled,
     /// The content is not read. This is the response.
     Refused(Box<Response>),
 }
@@ -327,6 +330,24 @@ impl Plan {
     /// arrives.
     pub fn streamed(mut self) -> Self {
         self.content = Content::Streamed;
+        self
+    }
+
+    /// Calls the handler when the whole content is there. What is longer than the
+    /// [bound](crate::ServerConfig::buffered_content_bytes_max) for memory waits in a
+    /// [file](crate::ServerConfig::spool_folder), and the handler reads it from there. So a slow
+    /// peer holds no thread, however long its content is. The price is that long contents are
+    /// written twice if the handler stores them.
+    ///
+    /// ```
+    /// use filoplume_runtime::Plan;
+    ///
+    /// let plan = Plan::new().spooled().content_bytes_max(1 << 30);
+    /// # let _ = plan;
+    /// ```
+    #[cfg(feature = "spool")]
+    pub fn spooled(mut self) -> Self {
+        self.content = Content::Spooled;
         self
     }
 

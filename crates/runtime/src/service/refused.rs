@@ -43,12 +43,21 @@ impl<'a> Refused<'a> {
         Self { reason, retry_after, because }
     }
 
-    /// The refusal of a content for which there is no memory.
-    pub(crate) fn for_memory() -> Self {
-        Self::new(Refusal::Memory, 1, &"`ServerConfig::memory_max` is the limit")
+    /// The refusal of a content for which there is no memory, or no disk space.
+    pub(crate) fn of_content(reason: Refusal) -> Self {
+        Self::new(
+            reason,
+            1,
+            match reason {
+                Refusal::Spool => {
+                    &"`ServerConfig::spooled_bytes_max` is the limit; the log has errors"
+                }
+                _ => &"`ServerConfig::memory_max` is the limit",
+            },
+        )
     }
 
-    /// Returns the reason: [`Refusal::Overloaded`], [`Refusal::Memory`] or
+    /// Returns the reason: [`Refusal::Overloaded`], [`Refusal::Memory`], [`Refusal::Spool`] or
     /// [`Refusal::ClientThreads`].
     pub fn reason(&self) -> Refusal {
         self.reason

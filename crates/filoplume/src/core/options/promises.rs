@@ -16,6 +16,9 @@ pub(super) struct Promises {
     sends_hints: bool,
     /// They are measured exactly.
     is_timed: bool,
+    /// Their content waits in a file until it is complete.
+    #[cfg(feature = "spool")]
+    pub(super) is_spooled: bool,
 }
 
 impl Promises {
@@ -52,6 +55,23 @@ impl RouteOptions {
     /// that uses [`Request::cancel`](crate::Request::cancel) sets this.
     pub fn cancellable(&mut self) -> &mut Self {
         self.promises.is_cancellable = true;
+        self
+    }
+
+    /// Calls the handler when the whole content is there, and lets a long one wait in a file: see
+    /// [`Route::spooled`](crate::Route::spooled).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().route("/", post(|text: String| text).spooled());
+    /// let error = app.build().unwrap_err();
+    /// assert!(format!("{error:?}").contains("collects the content in memory"));
+    /// ```
+    #[cfg(feature = "spool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "spool")))]
+    pub fn spooled(&mut self) -> &mut Self {
+        self.promises.is_spooled = true;
         self
     }
 

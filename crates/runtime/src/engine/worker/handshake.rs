@@ -2,15 +2,10 @@
 //! other connections. A loop on which nobody waits computes a short step itself.
 
 use std::ops::ControlFlow::{Break, Continue};
-use std::sync::Arc;
 
-use super::{Flow, Outcome, Worker, follow};
-use crate::budget::handshakes::Entered;
-use crate::budget::refusal::Refusal;
-use crate::engine::Engine;
+use super::lined::Lined;
+use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
-use crate::engine::event_loop::Message;
-use crate::engine::task::Task;
 use crate::execution::probe::on_processor;
 use crate::protocol::Guest;
 
@@ -29,16 +24,7 @@ impl Worker<'_> {
             self.compute_step(&mut connection);
             return Continue(connection);
         }
-        let connection = self.flush_and_unload(connection)?;
-        match self.engine.handshakes.enter(connection) {
-            Entered::Run(connection) => submit(&self.engine, connection),
-            Entered::Waiting => {}
-            Entered::Refused(connection) => {
-                self.engine.refusals.note(Refusal::Handshakes, connection.peer);
-                return Break(Outcome::Closed(connection));
-            }
-        }
-        Break(Outcome::Moved)
+        self.stand_in_line(connection, Lined::Handshake)
     }
 
     /// Returns whether a leader may compute a step: nobody waits for it, and those who come are
@@ -80,7 +66,7 @@ impl Worker<'_> {
 
     /// Computes a step on a pool thread. The connection goes on there only until it waits or is
     /// secure: its requests belong to its loop.
-    fn compute(&mut self, mut connection: Box<Connection>) -> Outcome {
+    pub(super) fn compute(&mut self, mut connection: Box<Connection>) -> Outcome {
         self.buffers.clock.refresh();
         if connection.deadline <= self.buffers.clock.now() {
             self.engine.counters.timed_out.increment();
@@ -109,33 +95,5 @@ impl Worker<'_> {
         if held != connection.held_charge.bytes() {
             connection.held_charge.set(&self.engine.memory, held);
         }
-    }
-}
-
-/// Computes a step of a handshake, on a thread of the pool, then those that have waited for that.
-/// The thread goes on by itself: to wake another one for each step costs more than the system calls
-/// of a handshake.
-pub(crate) fn shake_hands(connection: Box<Connection>) {
-    let engine = Arc::clone(&connection.loop_handle().engine);
-    let mut next = Some(connection);
-    while let Some(connection) = next {
-        follow(connection, None, |worker, connection| worker.compute(connection));
-        next = engine.handshakes.next();
-    }
-}
-
-/// Gives a handshake to the pool. Closes it, and those that wait, if the pool takes none.
-fn submit(engine: &Arc<Engine>, connection: Box<Connection>) {
-    let mut next = Some(connection);
-    while let Some(connection) = next {
-        let Err(refused) = engine.pool.submit_urgent(Task::Handshake(connection)) else { return };
-        let Task::Handshake(connection) = refused.task else {
-            unreachable!("the pool gives back what it was given")
-        };
-        engine.refusals.note(Refusal::Handshakes, connection.peer);
-        let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
-        drop(connection);
-        loop_handle.send(Message::Closed(token));
-        next = engine.handshakes.next();
     }
 }

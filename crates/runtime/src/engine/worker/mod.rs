@@ -11,6 +11,8 @@ mod handoff;
 #[cfg(feature = "tls")]
 mod handshake;
 mod lease;
+#[cfg(any(feature = "tls", feature = "spool"))]
+mod lined;
 mod measure;
 mod push;
 mod raw;
@@ -18,6 +20,8 @@ mod read;
 mod refuse;
 mod run;
 mod serve;
+#[cfg(feature = "spool")]
+mod spool;
 mod stream;
 
 use std::fmt;
@@ -41,8 +45,8 @@ use crate::service::tcp::Closed;
 use measure::MeasuredCall;
 use run::count_noted;
 
-#[cfg(feature = "tls")]
-pub(crate) use handshake::shake_hands;
+#[cfg(any(feature = "tls", feature = "spool"))]
+pub(crate) use lined::{Lined, do_in_line};
 pub(crate) use run::run_counted;
 
 /// The state of a working thread: its buffers, and its event loop if it leads one.

@@ -91,16 +91,17 @@ impl Worker<'_> {
         self.answer_overloaded(reply_to, &mut response)
     }
 
-    /// Refuses a request for whose content there is no memory. Its connection ends.
+    /// Refuses a request for whose content there is no room. Its connection ends.
     #[cold]
-    pub(super) fn refuse_for_memory(
+    pub(super) fn refuse_content(
         &mut self,
         mut connection: Box<Connection>,
         request: &Request,
+        refusal: Refusal,
     ) -> Flow {
-        let own = self.own_response(&Refused::for_memory(), &mut connection, request);
+        let own = self.own_response(&Refused::of_content(refusal), &mut connection, request);
         if let Some(http) = connection.guest.as_http_mut() {
-            http.refuse_for_memory(own.as_ref(), self.buffers);
+            http.refuse_for(refusal, own.as_ref(), self.buffers);
         }
         Continue(connection)
     }

@@ -6,6 +6,8 @@ use std::net::{Shutdown, SocketAddr};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
+#[cfg(feature = "spool")]
+use super::lined::Lined;
 use super::read::Filled;
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
@@ -102,7 +104,14 @@ impl Worker<'_> {
             Step::RefuseProxy(error) => Break(self.refuse_proxy(connection, error)),
             Step::Call(request, route) => self.call_cold(connection, request, route, None),
             Step::Ask(ask) => self.ask(connection, *ask),
-            Step::RefuseForMemory(request) => self.refuse_for_memory(connection, &request),
+            Step::RefuseContent(request, refusal) => {
+                self.refuse_content(connection, &request, refusal)
+            }
+            #[cfg(feature = "spool")]
+            Step::Spool => {
+                self.end_lease(&mut connection);
+                self.stand_in_line(connection, Lined::Spool)
+            }
             Step::Stream(streaming) => self.stream(connection, *streaming),
             Step::Pump => {
                 let connection = self.begin_round(connection, rounds)?;

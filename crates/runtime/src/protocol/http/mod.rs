@@ -9,6 +9,8 @@ mod push;
 mod receive;
 mod send;
 mod send_file;
+#[cfg(feature = "spool")]
+mod spool;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,8 +76,8 @@ enum Stage {
     Head,
     /// The content is being collected.
     Receiving(Box<Receiving>),
-    /// There is no memory for the content of this request.
-    Refusing(Box<Request>),
+    /// There is no memory or no disk space for the content of this request.
+    Refusing(Box<Request>, Refusal),
     /// The response body comes from a reader.
     Sending(Box<Sending>),
     /// The response body comes from other threads.
@@ -181,7 +183,7 @@ impl Http {
         match &mut self.stage {
             Stage::Head => Step::Read,
             Stage::Receiving(_) => self.receive(buffers),
-            Stage::Refusing(_) => self.refusing(),
+            Stage::Refusing(..) => self.refusing(),
             Stage::Sending(_) => Step::Pump,
             Stage::Pushing(_) => self.push(buffers),
             Stage::Skipping(_) => self.skip(buffers),
@@ -198,7 +200,7 @@ impl Http {
     #[cold]
     fn refusing(&mut self) -> Step {
         match std::mem::replace(&mut self.stage, Stage::Head) {
-            Stage::Refusing(request) => Step::RefuseForMemory(request),
+            Stage::Refusing(request, refusal) => Step::RefuseContent(request, refusal),
             stage => {
                 self.stage = stage;
                 Step::Again
@@ -292,7 +294,7 @@ impl Http {
             Stage::Lingering { until } => Some(*until),
             Stage::Pushing(pushing) => Some(pushing.deadline(now, config)),
             Stage::Sending(_)
-            | Stage::Refusing(_)
+            | Stage::Refusing(..)
             | Stage::Leaving(..)
             | Stage::Closing { .. }
             | Stage::CutShort => Some(now + config.write_timeout),
@@ -350,10 +352,15 @@ impl Http {
         self.close(CloseReason::Refused(error), true);
     }
 
-    /// Refuses a content for which there is no memory, with the service's own response, if it has
+    /// Refuses a content for which there is no room, with the service's own response, if it has
     /// one.
     #[cold]
-    pub(crate) fn refuse_for_memory(&mut self, own: Option<&Response>, buffers: &mut Buffers) {
+    pub(crate) fn refuse_for(
+        &mut self,
+        refusal: Refusal,
+        own: Option<&Response>,
+        buffers: &mut Buffers,
+    ) {
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
         match own.and_then(|response| response.as_plain(usize::MAX)) {
             Some((status, headers, bytes)) => {
@@ -376,7 +383,7 @@ impl Http {
                 );
             }
         }
-        self.refusal = Some(Refusal::Memory);
+        self.refusal = Some(refusal);
         self.close(CloseReason::Error, true);
     }
 

@@ -1,12 +1,16 @@
 //! The content of a request: collected, handed over to be streamed, or skipped.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use filoplume_http1::{ContentDecoder, Framing, ParseError};
 
+#[cfg(feature = "spool")]
+use super::spool::Spooling;
 use super::{Http, Skipping, Stage, Step, Streaming};
 use crate::budget::memory::{Charge, Memory};
+use crate::budget::refusal::Refusal;
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
@@ -18,16 +22,25 @@ use crate::service::request::Request;
 /// A request whose content is being collected.
 #[derive(Debug)]
 pub(super) struct Receiving {
-    request: Request,
+    pub(super) request: Request,
     route: Route,
-    decoder: ContentDecoder,
-    content: Content,
+    pub(super) decoder: ContentDecoder,
+    pub(super) content: Content,
     /// The content's share of the memory budget.
-    charge: Charge,
-    /// Maximum number of collected bytes. A longer content is streamed if the plan allows it.
-    bytes_max: u64,
-    may_stream: bool,
-    pace: Pace,
+    pub(super) charge: Charge,
+    /// Maximum number of collected bytes.
+    pub(super) bytes_max: u64,
+    pub(super) beyond: Beyond,
+    pub(super) pace: Pace,
+}
+
+/// What becomes of a content that is longer than what is collected.
+#[derive(Debug)]
+pub(super) enum Beyond {
+    Refused,
+    Streamed,
+    #[cfg(feature = "spool")]
+    Spooled(Spooling),
 }
 
 impl Receiving {
@@ -37,6 +50,36 @@ impl Receiving {
 
     pub(super) fn pressed_deadline(&self) -> Instant {
         self.pace.pressed_deadline()
+    }
+}
+
+impl Beyond {
+    /// Returns whether a part of the content is in a file already.
+    pub(super) fn has_file(&self) -> bool {
+        match self {
+            Self::Refused | Self::Streamed => false,
+            #[cfg(feature = "spool")]
+            Self::Spooled(spooling) => spooling.has_file(),
+        }
+    }
+
+    /// Returns how many bytes of the content will be in memory, if that is known.
+    fn in_memory(&self, decoder: &ContentDecoder) -> Option<u64> {
+        let length = decoder.remaining_length();
+        match self {
+            Self::Refused | Self::Streamed => length,
+            #[cfg(feature = "spool")]
+            Self::Spooled(_) => length.map(|length| length.min(super::spool::PART_BYTES)),
+        }
+    }
+
+    /// Returns the body that is in a file, if it is.
+    fn into_body(self) -> Option<io::Result<Body>> {
+        match self {
+            Self::Refused | Self::Streamed => None,
+            #[cfg(feature = "spool")]
+            Self::Spooled(spooling) => spooling.into_body(),
+        }
     }
 }
 
@@ -73,11 +116,22 @@ impl<'a> ContentPlan<'a> {
         }
     }
 
+    fn beyond(&self) -> Beyond {
+        match self.plan {
+            service::Content::Streamed | service::Content::Any => Beyond::Streamed,
+            #[cfg(feature = "spool")]
+            service::Content::Spooled => Beyond::Spooled(Spooling::default()),
+            service::Content::Buffered | service::Content::Refused(_) => Beyond::Refused,
+        }
+    }
+
     /// Returns how many bytes are collected before the handler starts.
     fn collected_max(&self, framing: Framing, is_here: bool, expects_continue: bool) -> u64 {
         let buffered = self.buffered_bytes_max.min(self.content_bytes_max);
         let is_long = matches!(framing, Framing::Length(length) if length > buffered);
         match self.plan {
+            #[cfg(feature = "spool")]
+            service::Content::Spooled => super::spool::collected_max(is_long, buffered),
             _ if is_here || self.is_crowded => buffered,
             service::Content::Streamed => 0,
             // The handler may refuse the content, so `100 Continue` is sent only when the handler
@@ -100,10 +154,12 @@ impl Http {
         config: &ServerConfig,
     ) {
         let framing = request.head().framing();
-        let may_stream =
-            matches!(content_plan.plan, service::Content::Streamed | service::Content::Any);
+        let beyond = content_plan.beyond();
         let buffered_max = content_plan.buffered_bytes_max.min(content_plan.content_bytes_max);
-        let accepted_max = if may_stream { content_plan.content_bytes_max } else { buffered_max };
+        let accepted_max = match beyond {
+            Beyond::Refused => buffered_max,
+            _ => content_plan.content_bytes_max,
+        };
         let decoder = match ContentDecoder::new(framing, accepted_max, &config.limits) {
             Ok(decoder) => decoder,
             Err(error) => {
@@ -118,9 +174,9 @@ impl Http {
         let bytes_max =
             content_plan.collected_max(framing, is_here, request.head().expects_continue());
         let is_collected = bytes_max > 0 && !is_here;
-        if is_collected && !content_plan.memory.may_begin(decoder.remaining_length()) {
+        if is_collected && !content_plan.memory.may_begin(beyond.in_memory(&decoder)) {
             self.messages.content_abandoned();
-            self.stage = Stage::Refusing(Box::new(request));
+            self.stage = Stage::Refusing(Box::new(request), Refusal::Memory);
             return;
         }
         let pace =
@@ -132,7 +188,7 @@ impl Http {
             content: Content::default(),
             charge: Charge::of(content_plan.memory),
             bytes_max,
-            may_stream,
+            beyond,
             pace,
         }));
     }
@@ -142,7 +198,8 @@ impl Http {
         let Stage::Receiving(receiving) = &mut self.stage else { return Step::Again };
         if let Some(length) = receiving.decoder.remaining_length() {
             let arrived = buffers.input.unread().len();
-            if arrived as u64 >= length && receiving.content.is_empty() {
+            let is_first = receiving.content.is_empty() && !receiving.beyond.has_file();
+            if arrived as u64 >= length && is_first {
                 // The whole content is in the input: it is split off without a copy.
                 let length = usize::try_from(length).unwrap_or(arrived);
                 receiving.content = buffers.input.split_content(length);
@@ -151,7 +208,7 @@ impl Http {
         }
         loop {
             if receiving.content.len() as u64 > receiving.bytes_max || receiving.bytes_max == 0 {
-                return self.stream(buffers);
+                return self.go_beyond(buffers);
             }
             match receiving.decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => {
@@ -163,14 +220,15 @@ impl Http {
                         if let Stage::Receiving(receiving) =
                             std::mem::replace(&mut self.stage, Stage::Head)
                         {
-                            self.stage = Stage::Refusing(Box::new(receiving.request));
+                            self.stage =
+                                Stage::Refusing(Box::new(receiving.request), Refusal::Memory);
                         }
                         return Step::Again;
                     }
                     receiving.pace.advance(decoded.consumed, buffers.clock.now());
                     buffers.input.consume(decoded.consumed);
                     if receiving.decoder.is_complete() {
-                        return self.call();
+                        return self.complete();
                     }
                     if decoded.consumed == 0 {
                         self.messages.write_continue(&mut buffers.output);
@@ -178,7 +236,7 @@ impl Http {
                     }
                 }
                 // The handler gets the same error from its stream, and decides about the response.
-                Err(ParseError::ContentTooLong) if receiving.may_stream => {
+                Err(ParseError::ContentTooLong) if matches!(receiving.beyond, Beyond::Streamed) => {
                     return self.stream(buffers);
                 }
                 Err(error) => {
@@ -198,6 +256,8 @@ impl Http {
             return None;
         }
         let expected = usize::try_from(remaining).ok()?.checked_add(receiving.content.len())?;
+        #[cfg(feature = "spool")]
+        let expected = receiving.at_once(expected);
         Some(receiving.content.spare(expected))
     }
 
@@ -220,19 +280,47 @@ impl Http {
         let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) else {
             return Step::Again;
         };
-        let Receiving { mut request, route, content, charge, .. } = *receiving;
+        let Receiving { mut request, route, content, charge, beyond, .. } = *receiving;
         self.messages.content_done();
-        request.set_body(Body::from_charged(content, charge));
+        match beyond.into_body() {
+            Some(Ok(body)) => request.set_body(body),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the file of a content cannot be read");
+                self.stage = Stage::Refusing(Box::new(request), Refusal::Spool);
+                return Step::Again;
+            }
+            None => request.set_body(Body::from_charged(content, charge)),
+        }
         Step::Call(request, route)
     }
 
-    /// The content is too long to collect: streams it to the handler, or refuses it.
+    /// The content is complete. The rest of a long one is still in memory.
+    fn complete(&mut self) -> Step {
+        #[cfg(feature = "spool")]
+        if self.has_unwritten() {
+            return self.spool();
+        }
+        self.call()
+    }
+
+    /// The content is too long to collect.
+    fn go_beyond(&mut self, buffers: &mut Buffers) -> Step {
+        #[cfg(feature = "spool")]
+        if let Stage::Receiving(receiving) = &self.stage {
+            if matches!(receiving.beyond, Beyond::Spooled(_)) {
+                return self.spool();
+            }
+        }
+        self.stream(buffers)
+    }
+
+    /// Streams the content to the handler, or refuses it.
     fn stream(&mut self, buffers: &mut Buffers) -> Step {
         let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) else {
             return Step::Again;
         };
-        let Receiving { request, route, decoder, content, charge, may_stream, .. } = *receiving;
-        if !may_stream {
+        let Receiving { request, route, decoder, content, charge, beyond, .. } = *receiving;
+        if !matches!(beyond, Beyond::Streamed) {
             self.refuse_content(ParseError::ContentTooLong, buffers);
             return Step::Again;
         }
@@ -253,9 +341,9 @@ impl Http {
         let Streamed { decoder, prefix: content, prefix_charge: charge, owes_continue: _ } =
             content;
         let pace = Pace::new(now, config.content_timeout, config.bytes_per_second_min);
-        let (bytes_max, may_stream) = (0, true);
+        let (bytes_max, beyond) = (0, Beyond::Streamed);
         let receiving =
-            Receiving { request, route, decoder, content, charge, bytes_max, may_stream, pace };
+            Receiving { request, route, decoder, content, charge, bytes_max, beyond, pace };
         self.stage = Stage::Receiving(Box::new(receiving));
     }
 

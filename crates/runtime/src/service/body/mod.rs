@@ -2,6 +2,8 @@
 
 mod reader;
 mod save;
+#[cfg(feature = "spool")]
+mod spooled;
 mod stream;
 
 use std::fmt;
@@ -10,6 +12,8 @@ use std::io::{self, Read};
 use bytes::Bytes;
 
 use self::reader::ContentReader;
+#[cfg(feature = "spool")]
+pub(crate) use self::spooled::SpooledContent;
 pub(crate) use self::stream::{ContentStream, STREAM_TICK, StreamLeft, StreamReturn, Streamed};
 use crate::budget::memory::Charge;
 use crate::buffers::Content;
@@ -44,6 +48,8 @@ enum Kind {
     Memory(Held),
     Stream(ContentStream),
     Reader(ContentReader),
+    #[cfg(feature = "spool")]
+    Spooled(SpooledContent),
 }
 
 /// A content in memory, and its share of the memory budget.
@@ -64,6 +70,11 @@ impl Body {
 
     pub(crate) fn from_stream(stream: ContentStream) -> Self {
         Self { kind: Some(Box::new(Kind::Stream(stream))) }
+    }
+
+    #[cfg(feature = "spool")]
+    pub(crate) fn from_spooled(content: SpooledContent) -> Self {
+        Self { kind: Some(Box::new(Kind::Spooled(content))) }
     }
 
     /// Returns a content of unknown length that comes from a reader. Use it to replace the content
@@ -99,7 +110,7 @@ impl Body {
         match self.kind.as_deref() {
             None => Some(&[]),
             Some(Kind::Memory(held)) => Some(held.content.as_slice()),
-            Some(Kind::Stream(_) | Kind::Reader(_)) => None,
+            Some(_) => None,
         }
     }
 
@@ -110,6 +121,8 @@ impl Body {
             Some(Kind::Memory(held)) => Some(held.content.len() as u64),
             Some(Kind::Stream(stream)) => stream.remaining(),
             Some(Kind::Reader(_)) => None,
+            #[cfg(feature = "spool")]
+            Some(Kind::Spooled(spooled)) => Some(spooled.len()),
         }
     }
 
@@ -152,17 +165,22 @@ impl Body {
                 reader.prefix = content;
                 reader.bytes_left = reader.bytes_left.saturating_add(bytes.len() as u64);
             }
+            #[cfg(feature = "spool")]
+            Some(Kind::Spooled(spooled)) => {
+                content.extend(spooled.prefix.as_slice());
+                spooled.prefix = content;
+            }
         }
     }
 
     /// Limits the content that has not arrived yet, for code that decides on the limit later than
     /// the plan. A read beyond `bytes_max` fails with `InvalidData`, as does one beyond the bound
-    /// of the plan. Bytes that are already in memory remain readable.
+    /// of the plan. Bytes that are already in memory or in a file remain readable.
     pub fn bound(&mut self, bytes_max: u64) {
         match self.kind.as_deref_mut() {
             Some(Kind::Stream(stream)) => stream.bytes_left = stream.bytes_left.min(bytes_max),
             Some(Kind::Reader(reader)) => reader.bytes_left = reader.bytes_left.min(bytes_max),
-            None | Some(Kind::Memory(_)) => {}
+            None | Some(_) => {}
         }
     }
 
@@ -182,6 +200,10 @@ impl Body {
             Some(Kind::Memory(held)) => Ok(held.content.into_bytes()),
             Some(Kind::Stream(stream)) => read_whole(stream, bytes_max)?.map_or_else(too_long, Ok),
             Some(Kind::Reader(reader)) => read_whole(reader, bytes_max)?.map_or_else(too_long, Ok),
+            #[cfg(feature = "spool")]
+            Some(Kind::Spooled(spooled)) => {
+                read_whole(spooled, bytes_max)?.map_or_else(too_long, Ok)
+            }
         }
     }
 }
@@ -212,6 +234,8 @@ impl Read for Body {
             }
             Some(Kind::Stream(stream)) => stream.read(buffer),
             Some(Kind::Reader(reader)) => reader.read(buffer),
+            #[cfg(feature = "spool")]
+            Some(Kind::Spooled(spooled)) => spooled.read(buffer),
         }
     }
 }
@@ -224,6 +248,8 @@ impl fmt::Debug for Body {
             Some(Kind::Memory(held)) => write!(f, "{} bytes", held.content.len()),
             Some(Kind::Stream(stream)) => stream.fmt(f),
             Some(Kind::Reader(_)) => f.write_str("reader"),
+            #[cfg(feature = "spool")]
+            Some(Kind::Spooled(spooled)) => write!(f, "{} bytes in a file", spooled.len()),
         }
     }
 }

@@ -64,6 +64,10 @@ impl Body {
     }
 
     fn copy_to(&mut self, mut file: &File) -> io::Result<u64> {
+        #[cfg(feature = "spool")]
+        if let Some(Kind::Spooled(spooled)) = self.kind.as_deref_mut() {
+            return spooled.copy_to(file);
+        }
         let mut copied = 0;
         let mut piece = vec![0; PIECE_BYTES];
         let mut is_spliced = false;

@@ -1,0 +1,96 @@
+//! Steps of connections that may take long: the pool does a few of each kind at a time, in order.
+//! Threads for them come on top of those for handlers, so neither keeps the other waiting.
+
+use std::ops::ControlFlow::Break;
+use std::sync::Arc;
+
+use super::{Flow, Outcome, Worker, follow};
+use crate::budget::line::{Entered, Line};
+use crate::budget::refusal::Refusal;
+use crate::engine::Engine;
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::Message;
+use crate::engine::task::Task;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lined {
+    /// A step of a TLS handshake is computed.
+    #[cfg(feature = "tls")]
+    Handshake,
+    /// A part of a content is written to its file.
+    #[cfg(feature = "spool")]
+    Spool,
+}
+
+impl Lined {
+    fn line(self, engine: &Engine) -> &Line<Box<Connection>> {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Handshake => &engine.handshakes.line,
+            #[cfg(feature = "spool")]
+            Self::Spool => &engine.spool.line,
+        }
+    }
+
+    fn refusal(self) -> Refusal {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Handshake => Refusal::Handshakes,
+            #[cfg(feature = "spool")]
+            Self::Spool => Refusal::Spool,
+        }
+    }
+
+    fn work(self, worker: &mut Worker<'_>, connection: Box<Connection>) -> Outcome {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Handshake => worker.compute(connection),
+            #[cfg(feature = "spool")]
+            Self::Spool => worker.write_part(connection),
+        }
+    }
+}
+
+impl Worker<'_> {
+    /// Gives a step of a connection to the pool.
+    pub(super) fn stand_in_line(&mut self, connection: Box<Connection>, what: Lined) -> Flow {
+        let connection = self.flush_and_unload(connection)?;
+        match what.line(&self.engine).enter(connection) {
+            Entered::Run(connection) => submit(&self.engine, what, connection),
+            Entered::Waiting => {}
+            Entered::Refused(connection) => {
+                self.engine.refusals.note(what.refusal(), connection.peer);
+                return Break(Outcome::Closed(connection));
+            }
+        }
+        Break(Outcome::Moved)
+    }
+}
+
+/// Does a step on a thread of the pool, then those that have waited for that. The thread goes on by
+/// itself: to wake another one for each step costs more than the system calls of a handshake.
+pub(crate) fn do_in_line(what: Lined, connection: Box<Connection>) {
+    let engine = Arc::clone(&connection.loop_handle().engine);
+    let mut next = Some(connection);
+    while let Some(connection) = next {
+        follow(connection, None, |worker, connection| what.work(worker, connection));
+        next = what.line(&engine).next();
+    }
+}
+
+/// Gives a step to the pool. Closes its connection, and those that wait, if the pool takes none.
+fn submit(engine: &Arc<Engine>, what: Lined, connection: Box<Connection>) {
+    let mut next = Some(connection);
+    while let Some(connection) = next {
+        let Err(refused) = engine.pool.submit_urgent(Task::Lined(what, connection)) else { return };
+        let Task::Lined(_, connection) = refused.task else {
+            unreachable!("the pool gives back what it was given")
+        };
+        engine.refusals.note(what.refusal(), connection.peer);
+        let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
+        drop(connection);
+        loop_handle.send(Message::Closed(token));
+        next = what.line(engine).next();
+    }
+}

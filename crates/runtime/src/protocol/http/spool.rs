@@ -1,0 +1,125 @@
+//! A long content that waits in a file until it is complete. Its parts are collected in memory, one
+//! after the other, and a thread of the pool writes each to the file: writing may block.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::receive::{Beyond, Receiving};
+use super::{Http, Stage, Step};
+use crate::budget::refusal::Refusal;
+use crate::budget::spool::{SpoolError, SpoolFile, SpoolSpace};
+use crate::buffers::Content;
+use crate::service::body::{Body, SpooledContent};
+
+/// How much is written at once. Less would wake a thread more often, more would keep more of slow
+/// contents in memory.
+pub(super) const PART_BYTES: u64 = 256 * 1024;
+
+/// The file of a content, from the first part that was written.
+#[derive(Debug, Default)]
+pub(super) struct Spooling {
+    file: Option<SpoolFile>,
+    /// Since when a part waits to be written.
+    waits_since: Option<Instant>,
+}
+
+impl Spooling {
+    pub(super) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    pub(super) fn into_body(self) -> Option<io::Result<Body>> {
+        Some(SpooledContent::new(self.file?).map(Body::from_spooled))
+    }
+}
+
+/// Returns how many bytes are collected before the first part is written. Of a content that is
+/// known to be long, no more than usual.
+pub(super) fn collected_max(is_long: bool, buffered_max: u64) -> u64 {
+    if is_long { PART_BYTES } else { buffered_max.max(PART_BYTES) }
+}
+
+impl Receiving {
+    /// Returns up to which length the content is read in one piece, of `expected` bytes in all.
+    pub(super) fn at_once(&self, expected: usize) -> usize {
+        match self.beyond {
+            // One byte more, so that it is known to be longer.
+            Beyond::Spooled(_) => {
+                usize::try_from(self.bytes_max + 1).map_or(expected, |max| max.min(expected))
+            }
+            Beyond::Refused | Beyond::Streamed => expected,
+        }
+    }
+}
+
+impl Http {
+    /// Returns whether the content has a file, and its last part is not in it.
+    pub(super) fn has_unwritten(&self) -> bool {
+        let Stage::Receiving(receiving) = &self.stage else { return false };
+        receiving.beyond.has_file() && !receiving.content.is_empty()
+    }
+
+    /// Returns whether a part of a content was written, or could not be, and the rest of it may be
+    /// in the input.
+    pub(crate) fn has_written_part(&self) -> bool {
+        match &self.stage {
+            Stage::Receiving(receiving) => {
+                receiving.beyond.has_file() && receiving.content.is_empty()
+            }
+            Stage::Refusing(..) => true,
+            _ => false,
+        }
+    }
+
+    pub(super) fn spool(&mut self) -> Step {
+        if let Stage::Receiving(receiving) = &mut self.stage {
+            if let Beyond::Spooled(spooling) = &mut receiving.beyond {
+                spooling.waits_since = Some(Instant::now());
+            }
+        }
+        Step::Spool
+    }
+
+    /// Writes the part of the content that is in memory to its file, after [`Step::Spool`]. This
+    /// may block. If it fails, the request is refused.
+    pub(crate) fn write_part(&mut self, space: &Arc<SpoolSpace>) {
+        let Stage::Receiving(receiving) = &mut self.stage else { return };
+        let Err(error) = receiving.write_part(space) else { return };
+        if let SpoolError::Failed(error) = error {
+            tracing::error!(%error, folder = %space.folder().display(), "a content is not written");
+        }
+        self.messages.content_abandoned();
+        if let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) {
+            self.stage = Stage::Refusing(Box::new(receiving.request), Refusal::Spool);
+        }
+    }
+}
+
+impl Receiving {
+    fn write_part(&mut self, space: &Arc<SpoolSpace>) -> Result<(), SpoolError> {
+        let Beyond::Spooled(spooling) = &mut self.beyond else { return Ok(()) };
+        let file = match &mut spooling.file {
+            Some(file) => file,
+            none => {
+                // What is announced and does not fit is refused before it is written.
+                let length = self.decoder.remaining_length();
+                let length = length.map(|left| left + self.content.len() as u64);
+                if !space.may_begin(length) {
+                    return Err(SpoolError::Full);
+                }
+                none.insert(space.create()?)
+            }
+        };
+        file.append(self.content.as_slice())?;
+        // A slow peer keeps no buffer between two parts.
+        self.content = Content::default();
+        self.charge.try_set(0);
+        self.bytes_max = PART_BYTES;
+        // The time until it was written does not count against the peer.
+        if let Some(since) = spooling.waits_since.take() {
+            self.pace.excuse(since.elapsed());
+        }
+        Ok(())
+    }
+}
