@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
-use super::run::{CallOutcome, Measure, run};
+use super::run::{CallOutcome, run_rare};
 use super::{Flow, Outcome, Worker};
 use crate::budget::permits::Permit;
 use crate::engine::connection::Connection;
@@ -77,12 +77,11 @@ impl Worker<'_> {
 
     fn run_asked(&mut self, request: Request, asker: Asker) -> CallOutcome {
         let Asker { loop_handle, site, route, slot, .. } = asker;
-        let mut response = None;
+        let (mut request, mut response) = (Some(request), None);
         let Self { engine, lead, clocks, .. } = self;
-        let (_, call_outcome) =
-            run(lead, clocks, engine, &loop_handle, route, Measure::Never, || {
-                response = Some(site.service.call(request));
-            });
+        let (_, call_outcome) = run_rare(lead, clocks, engine, &loop_handle, route, &mut || {
+            response = request.take().map(|request| site.service.call(request));
+        });
         slot.fill(response.unwrap_or_else(|| Response::new(500)));
         call_outcome
     }

@@ -60,7 +60,7 @@ impl Worker<'_> {
                 route
             }
         };
-        self.call(connection, &mut lent, route, None)
+        self.call::<false>(connection, &mut lent, route, None)
     }
 
     #[inline(always)]
@@ -127,13 +127,14 @@ impl Worker<'_> {
         if let Some(http) = connection.guest.as_http_mut() {
             http.leave_unread(request, self.buffers, &self.engine.config);
         }
-        self.respond(ReplyTo { connection, route, stream: None }, &mut response)
+        self.respond_rare(ReplyTo { connection, route, stream: None }, &mut response)
     }
 
     /// Has a request answered by the program, on the pool, or on this thread. The request is passed
-    /// by reference and taken where it is used: it is so large that each move is measurable.
+    /// by reference and taken where it is used: it is so large that each move is measurable. For a
+    /// plain request the rest of the way is compiled on its own; all that `IS_RARE` share one copy.
     #[inline(always)]
-    fn call(
+    fn call<const IS_RARE: bool>(
         &mut self,
         mut connection: Box<Connection>,
         request: &mut Option<Request>,
@@ -162,7 +163,11 @@ impl Worker<'_> {
         if permits.is_some_and(|permits| !self.takes_permit(permits)) {
             return self.dispatch(take(request), reply_to);
         }
-        self.call_here(request, reply_to)
+        if IS_RARE {
+            self.call_here_rare(request, reply_to)
+        } else {
+            self.call_here(request, reply_to)
+        }
     }
 
     /// Has a handler told when its client has gone, from now until it returns.
@@ -220,7 +225,7 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Flow {
-        self.call(connection, &mut Some(request), route, stream)
+        self.call::<true>(connection, &mut Some(request), route, stream)
     }
 
     /// Returns whether this thread runs a call of the route itself. A thread that leads no loop
@@ -257,6 +262,11 @@ impl Worker<'_> {
     #[inline(never)]
     fn give_permit_back(&mut self) {
         self.permit = None;
+    }
+
+    #[inline(never)]
+    fn call_here_rare(&mut self, request: &mut Option<Request>, reply_to: ReplyTo) -> Flow {
+        self.call_here(request, reply_to)
     }
 
     #[inline(always)]
@@ -362,7 +372,7 @@ impl Worker<'_> {
         permit: Permit,
     ) -> Outcome {
         self.permit = Some(permit);
-        let flow = self.call_here(&mut Some(request), reply_to);
+        let flow = self.call_here_rare(&mut Some(request), reply_to);
         self.go_on(flow)
     }
 
@@ -377,7 +387,7 @@ impl Worker<'_> {
 
     /// Sends the program's response, then continues with the connection.
     pub(crate) fn finish(&mut self, mut response: Response, reply_to: ReplyTo) -> Outcome {
-        let flow = self.respond(reply_to, &mut response);
+        let flow = self.respond_rare(reply_to, &mut response);
         self.go_on(flow)
     }
 
@@ -396,9 +406,23 @@ impl Worker<'_> {
         self.serve_on(flow)
     }
 
+    /// As [`respond`](Self::respond), for the rare ways.
+    pub(super) fn respond_rare(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+        if let ResponseBody::Pushed(_) = response.body() {
+            return self.respond_pushed(reply_to, response);
+        }
+        self.respond_any_rare(reply_to, response)
+    }
+
+    /// As `respond_any`, for the rare ways: one copy for all of them.
+    #[inline(never)]
+    pub(super) fn respond_any_rare(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+        self.respond_any(reply_to, response)
+    }
+
     /// Encodes a response and begins to send it.
     #[inline(always)]
-    pub(super) fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+    fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         if let ResponseBody::Pushed(_) = response.body() {
             return self.respond_pushed(reply_to, response);
         }
@@ -406,7 +430,7 @@ impl Worker<'_> {
     }
 
     #[inline(always)]
-    pub(super) fn respond_any(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+    fn respond_any(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let ReplyTo { mut connection, route, stream } = reply_to;
         // While the content is being read, new input belongs to the content.
         let is_being_read = stream.as_ref().is_some_and(|returns| !returns.is_left());

@@ -20,16 +20,16 @@ impl Worker<'_> {
     #[inline(never)]
     pub(super) fn respond_pushed(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let ResponseBody::Pushed(body) = response.body_mut() else {
-            return self.respond_any(reply_to, response);
+            return self.respond_any_rare(reply_to, response);
         };
         let is_head = reply_to.connection.guest.as_http().is_some_and(Http::is_head_request);
         let Some(run) = body.take_run().filter(|_| !is_head) else {
-            return self.respond_any(reply_to, response);
+            return self.respond_any_rare(reply_to, response);
         };
         let peer = reply_to.connection.peer;
         let Some(open) = self.engine.streams.open(reply_to.connection.place.as_ref()) else {
             self.engine.refusals.note(Refusal::ClientThreads, peer);
-            return self.respond_any(reply_to, &mut Response::new(503));
+            return self.respond_any_rare(reply_to, &mut Response::new(503));
         };
         let route = reply_to.route;
         let seat = Seat::try_take(&self.engine, route.key);
@@ -44,9 +44,9 @@ impl Worker<'_> {
             self.engine.refusals.note(Refusal::Overloaded, peer);
             let mut refused = Response::new(503);
             let _ = refused.set_header("retry-after", "1");
-            return self.respond_any(reply_to, &mut refused);
+            return self.respond_any_rare(reply_to, &mut refused);
         }
-        self.respond_any(reply_to, response)
+        self.respond_any_rare(reply_to, response)
     }
 
     /// Sends what was pushed. A thread that leads no loop does so once: the loop does the rest, so

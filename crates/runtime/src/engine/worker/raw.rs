@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Weak};
 
-use super::run::{CallOutcome, Measure, run, run_quick};
+use super::run::{CallOutcome, Measure, run, run_quick, run_rare};
 use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::protocol::Guest;
@@ -65,11 +65,15 @@ impl Worker<'_> {
     /// block.
     #[cold]
     pub(super) fn end_raw(&mut self, connection: &mut Connection) {
-        let Some((mut protocol, reason, route)) = connection.guest.take_protocol() else { return };
+        let Some((protocol, reason, route)) = connection.guest.take_protocol() else { return };
         let Self { engine, lead, clocks, .. } = self;
+        let mut protocol = Some(protocol);
         let (_, call_outcome) =
-            run(lead, clocks, engine, &connection.loop_handle, route, Measure::Never, move || {
-                protocol.close(reason);
+            run_rare(lead, clocks, engine, &connection.loop_handle, route, &mut || {
+                // It is dropped here too.
+                if let Some(mut protocol) = protocol.take() {
+                    protocol.close(reason);
+                }
             });
         if call_outcome == CallOutcome::Blocked {
             self.buffers.clock.refresh();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
-use super::run::{CallOutcome, Measure, run};
+use super::run::{CallOutcome, run_rare};
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
 use crate::budget::seats::Full;
@@ -138,10 +138,9 @@ impl Worker<'_> {
         let route = Route::learned(ExecutionKey::of_refusals());
         let mut own = None;
         let Self { engine, lead, clocks, .. } = self;
-        let (_, call_outcome) =
-            run(lead, clocks, engine, loop_handle, route, Measure::Never, || {
-                own = refused.ask(&*site.service, request);
-            });
+        let (_, call_outcome) = run_rare(lead, clocks, engine, loop_handle, route, &mut || {
+            own = refused.ask(&*site.service, request);
+        });
         (own, call_outcome)
     }
 
@@ -151,7 +150,7 @@ impl Worker<'_> {
         // loop.
         let released = connection.release_hold();
         let connection = self.check(connection, released)?;
-        self.respond(ReplyTo { connection, ..reply_to }, response)
+        self.respond_rare(ReplyTo { connection, ..reply_to }, response)
     }
 }
 

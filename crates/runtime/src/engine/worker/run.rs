@@ -57,6 +57,19 @@ pub(super) fn run(
     (result, call_outcome)
 }
 
+/// As [`run`], for the rare ways: one copy for all of them.
+#[inline(never)]
+pub(super) fn run_rare(
+    lead: &mut Option<Box<EventLoop>>,
+    clocks: &mut Clocks,
+    engine: &Engine,
+    loop_handle: &LoopHandle,
+    route: Route,
+    code: &mut dyn FnMut(),
+) -> (thread::Result<()>, CallOutcome) {
+    run(lead, clocks, engine, loop_handle, route, Measure::Never, code)
+}
+
 /// Runs code that does not block. It is not measured, and a leader keeps its loop.
 #[inline(never)]
 pub(super) fn run_quick(engine: &Engine, code: impl FnOnce()) -> thread::Result<()> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::run::{Measure, run};
+use super::run::run_rare;
 use super::{Flow, Outcome, Worker};
 use crate::clock::Pace;
 use crate::engine::Engine;
@@ -79,7 +79,7 @@ impl Worker<'_> {
         };
         let Self { engine, buffers, lead, clocks, .. } = self;
         let (result, call_outcome) =
-            run(lead, clocks, engine, loop_handle, route, Measure::Never, || {
+            run_rare(lead, clocks, engine, loop_handle, route, &mut || {
                 let moved = &mut buffers.moved;
                 let sent = if sends_file {
                     http.send_file(|file, offset, length| {
