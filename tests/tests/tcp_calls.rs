@@ -22,6 +22,8 @@ struct Paths {
     has_ended: bool,
     /// Sends `bye` when the server shuts down.
     says_bye: bool,
+    /// Opened by the line `open`, which takes its time.
+    gate: Gate,
 }
 
 impl Protocol for Paths {
@@ -35,6 +37,14 @@ impl Protocol for Paths {
                     let request = http::Request::builder().uri(path).body(Vec::new()).unwrap();
                     let request = Request::try_from(request).unwrap();
                     io.call(number.parse().unwrap(), request, &self.site);
+                }
+                None if line == "close" => io.close(),
+                None if line == "open" => {
+                    self.gate.open();
+                    // The answer arrives before this call ends. The rest comes in the next one.
+                    thread::sleep(Duration::from_millis(100));
+                    io.resume();
+                    break;
                 }
                 None => io.send(format!("open {}\n", io.open_calls()).as_bytes()),
             }
@@ -70,11 +80,16 @@ impl Protocol for Paths {
 }
 
 fn paths(config: ServerConfig, service: impl Service) -> TestServer {
-    let site = tcp::http(service);
+    paths_behind(&Gate::new(), config, service)
+}
+
+fn paths_behind(gate: &Gate, config: ServerConfig, service: impl Service) -> TestServer {
+    let (gate, site) = (gate.clone(), tcp::http(service));
     TestServer::raw(config, move |_: Peer| Paths {
         site: site.clone(),
         has_ended: false,
         says_bye: true,
+        gate: gate.clone(),
     })
 }
 
@@ -150,6 +165,38 @@ fn each_of_many_calls_is_answered_once() {
     clients.into_iter().for_each(|client| client.join().unwrap());
     assert_eq!(server.metrics().requests, 8 * 20 * 100);
     server.is_left_by_all();
+}
+
+#[test]
+fn a_protocol_that_closes_waits_for_no_answer() {
+    let gate = Gate::new();
+    let config = ServerConfig::default().linger_timeout(Duration::from_millis(100));
+    let server = paths(config, behind(gate.clone()));
+    let mut stream = server.stream();
+    stream.write_all(b"1 /gate\n").unwrap();
+    gate.holds(1);
+    stream.write_all(b"close\n").unwrap();
+    // The client keeps its side open.
+    server.is_left_by_all();
+    assert!(server.metrics().timed_out <= 1, "{}", server.metrics().timed_out);
+    gate.open();
+    assert_eq!(lines(&stream).next(), None);
+}
+
+#[test]
+fn input_that_was_not_shown_when_an_answer_came_is_not_too_long() {
+    let gate = Gate::new();
+    let server = paths_behind(&gate, ServerConfig::default(), behind(gate.clone()));
+    let mut stream = server.stream();
+    let mut answers = lines(&stream);
+    stream.write_all(b"1 /gate\n").unwrap();
+    gate.holds(1);
+    // More than a protocol may leave unused, in one read.
+    let path = "x".repeat(100);
+    let calls: String = (2..1000).map(|call| format!("{call} /{path}\n")).collect();
+    stream.write_all(format!("open\n{calls}").as_bytes()).unwrap();
+    assert_eq!(answers.next().unwrap(), "1 200 /gate");
+    assert_eq!(answers.take(998).count(), 998);
 }
 
 #[test]

@@ -245,7 +245,11 @@ impl Guest {
     /// continues to wait, with a new deadline.
     #[cold]
     pub(crate) fn keep_alive(&mut self, buffers: &mut Buffers) -> bool {
-        self.as_http_mut().is_some_and(|http| http.keep_alive(buffers))
+        match self {
+            Self::Http(http) => http.keep_alive(buffers),
+            Self::Raw(raw) => raw.keep_alive(),
+            _ => false,
+        }
     }
 
     /// Called when the server begins to drain. Threads that send to the connection learn of it,

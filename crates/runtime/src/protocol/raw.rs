@@ -191,7 +191,9 @@ impl Raw {
             return Step::Notify(Event::Data);
         }
         match self.input {
-            Side::Open if self.shutdown == Shutdown::Due => Step::Notify(Event::Shutdown),
+            Side::Open if self.shutdown == Shutdown::Due && !self.awaits_answers() => {
+                Step::Notify(Event::Shutdown)
+            }
             Side::Open => Step::Read,
             Side::Ended => Step::Notify(Event::End),
             Side::Told => Step::Wait,
@@ -336,6 +338,9 @@ impl Raw {
             sent_back = 0;
         }
         let unread = buffers.input.len() - used;
+        // Only these events show the protocol its input. What has arrived since is not left unused.
+        let is_shown = matches!(event, Event::Data | Event::End);
+        let left = if is_shown { unread } else { self.seen };
         if used > 0 {
             self.pace = None;
         }
@@ -345,11 +350,10 @@ impl Raw {
                 return Borrowed(sent_back);
             }
             Some(end) => self.apply_end(end, event),
-            None if unread == 0 || asked.resume => {}
-            None => self.wait_for_more(unread, buffers.clock.now(), config),
+            None if left == 0 || asked.resume => {}
+            None => self.wait_for_more(left, buffers.clock.now(), config),
         }
-        // Only these events show the protocol its input.
-        if matches!(event, Event::Data | Event::End) {
+        if is_shown {
             self.seen = if asked.resume { 0 } else { unread };
         }
         Borrowed(sent_back)

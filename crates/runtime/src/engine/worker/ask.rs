@@ -18,7 +18,7 @@ impl Worker<'_> {
     /// Has a request of a guest answered, while its connection goes on.
     #[cold]
     #[inline(never)]
-    pub(super) fn ask(&mut self, connection: Box<Connection>, ask: Ask) -> Flow {
+    pub(super) fn ask(&mut self, mut connection: Box<Connection>, ask: Ask) -> Flow {
         let Ask { mut request, site, slot } = ask;
         self.count_request();
         request.set_peer(connection.peer);
@@ -29,7 +29,7 @@ impl Worker<'_> {
         let route = plan.route_of(&request);
         if let Content::Refused(response) = plan.content {
             slot.fill(*response);
-            return Continue(connection);
+            return self.refused_one(connection);
         }
         let loop_handle = Arc::clone(connection.loop_handle());
         let runs_here = self.runs_asked_here(&request, route);
@@ -42,8 +42,20 @@ impl Worker<'_> {
                 outcome => outcome,
             });
         }
-        if let Err((call, full)) = self.admit(Box::new(call)) {
-            let _ = self.refuse_full(*call, &full);
+        let Err((call, full)) = self.admit(Box::new(call)) else { return Continue(connection) };
+        let _ = self.refuse_full(*call, &full);
+        if let Some(event_loop) = &mut self.lead {
+            // Other threads may have led the loop meanwhile: the service's answer may block.
+            event_loop.apply_missed(&mut connection);
+        }
+        self.refused_one(connection)
+    }
+
+    /// Goes on after a refusal. A leader serves its other connections first, or a protocol that
+    /// asks again and again would keep it.
+    fn refused_one(&mut self, connection: Box<Connection>) -> Flow {
+        if self.lead.is_some() {
+            return Break(self.yielded(connection));
         }
         Continue(connection)
     }

@@ -2,6 +2,7 @@
 //! Threads for them come on top of those for handlers, so neither keeps the other waiting.
 
 use std::ops::ControlFlow::Break;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::{Flow, Outcome, Worker, follow};
@@ -74,7 +75,13 @@ pub(crate) fn do_in_line(what: Lined, connection: Box<Connection>) {
     let engine = Arc::clone(&connection.loop_handle().engine);
     let mut next = Some(connection);
     while let Some(connection) = next {
-        follow(connection, None, |worker, connection| what.work(worker, connection));
+        let step = AssertUnwindSafe(|| {
+            follow(connection, None, |worker, connection| what.work(worker, connection));
+        });
+        if catch_unwind(step).is_err() {
+            // The others in the line still have their turn.
+            engine.note_panic("a panic outside of a handler's call: its connection is lost");
+        }
         next = what.line(&engine).next();
     }
 }

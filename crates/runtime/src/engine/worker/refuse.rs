@@ -46,7 +46,10 @@ impl Worker<'_> {
         match answer_to {
             AnswerTo::Connection(reply_to) => self.overloaded(request, reply_to, &refused),
             AnswerTo::Guest(Asker { loop_handle, site, slot, .. }) => {
-                let (own, _) = self.ask_service(&refused, &site, &loop_handle, &request);
+                let (own, call_outcome) = self.ask_service(&refused, &site, &loop_handle, &request);
+                if call_outcome == CallOutcome::Blocked {
+                    self.buffers.clock.refresh();
+                }
                 slot.fill(own.unwrap_or_else(|| refused.empty()));
                 Break(Outcome::Moved)
             }

@@ -45,9 +45,8 @@ impl Receiving {
     pub(super) fn at_once(&self, expected: usize) -> usize {
         match self.beyond {
             // One byte more, so that it is known to be longer.
-            Beyond::Spooled(_) => {
-                usize::try_from(self.bytes_max + 1).map_or(expected, |max| max.min(expected))
-            }
+            Beyond::Spooled(_) => usize::try_from(self.bytes_max.saturating_add(1))
+                .map_or(expected, |max| max.min(expected)),
             Beyond::Refused | Beyond::Streamed => expected,
         }
     }
@@ -74,6 +73,8 @@ impl Http {
 
     pub(super) fn spool(&mut self) -> Step {
         if let Stage::Receiving(receiving) = &mut self.stage {
+            // It is there already, and waits for a thread that writes it.
+            let _ = receiving.charge.try_set(receiving.content.capacity());
             if let Beyond::Spooled(spooling) = &mut receiving.beyond {
                 spooling.waits_since = Some(Instant::now());
             }

@@ -76,6 +76,7 @@ impl Raw {
     pub(super) fn close(&mut self, reason: Closed) {
         if matches!(self.stage, Stage::New | Stage::Open) {
             self.stage = Stage::Closing(reason);
+            self.calls = None;
         }
     }
 

@@ -18,8 +18,18 @@ impl Raw {
         }
     }
 
-    fn awaits_answers(&self) -> bool {
-        self.calls.as_ref().is_some_and(|calls| calls.open() > 0)
+    /// Returns whether the protocol has calls without an answer. A connection that ends waits for
+    /// none.
+    pub(super) fn awaits_answers(&self) -> bool {
+        matches!(self.stage, Stage::New | Stage::Open)
+            && self.calls.as_ref().is_some_and(|calls| calls.open() > 0)
+    }
+
+    /// Called when the deadline has passed and everything is sent. Returns whether the connection
+    /// continues to wait: a peer that waits for answers may be silent.
+    #[cold]
+    pub(crate) fn keep_alive(&self) -> bool {
+        self.awaits_answers() && !self.is_pressed && self.timeout.is_none() && self.pace.is_none()
     }
 
     /// Called when the peer has closed its direction.
@@ -34,8 +44,6 @@ impl Raw {
     pub(crate) fn expire(&mut self, is_stuck: bool) {
         if is_stuck {
             self.break_off(Closed::TimedOut);
-        } else if self.awaits_answers() && self.timeout.is_none() && self.pace.is_none() {
-            // The peer waits for its answers, and may be silent.
         } else {
             let is_pressed = std::mem::take(&mut self.is_pressed);
             self.expired = Some(if is_pressed { Event::MemoryPressure } else { Event::Deadline });
