@@ -156,6 +156,26 @@ fn a_content_that_finds_no_space_is_refused_and_others_are_served() {
 }
 
 #[test]
+fn one_client_takes_no_more_than_its_share_of_the_space() {
+    let (folder, config) = spooling();
+    let config = config.spooled_bytes_max(4 << 20).buffered_content_bytes_max(300_000);
+    // This counts clients on this machine too.
+    let server = server(config.connections_per_client_max(100));
+    let content = pattern(900_000);
+    let mut holder = server.client();
+    holder.send(head("/", content.len())).send(&content[..3 * PART + 1000]);
+    eventually("a part is in a file", || server.metrics().spooled_bytes > 2 * PART as u64);
+    // A quarter is 1 MiB, and little of it is left.
+    assert_eq!(server.client().post("/", content.clone()).status, 503);
+    assert_eq!(refused(&server), 1);
+    holder.send(&content[3 * PART + 1000..]);
+    assert!(holder.response().body == content);
+    drop(holder);
+    is_empty_again(&server, &folder);
+    assert_eq!(server.client().post("/", content).status, 200);
+}
+
+#[test]
 fn a_folder_that_has_gone_refuses_long_contents_only() {
     let (folder, config) = spooling();
     let server = server(config);

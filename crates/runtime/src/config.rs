@@ -433,7 +433,8 @@ impl ServerConfig {
     }
 
     /// Sets how many bytes may lie in these files, all together. A request whose content does not
-    /// fit is answered with `503`. Default: 8 GiB.
+    /// fit is answered with `503`. If [clients are counted](Self::connections_per_client_max), one
+    /// of them may take a quarter. Default: 8 GiB.
     #[cfg(feature = "spool")]
     pub fn spooled_bytes_max(mut self, bytes: u64) -> Self {
         self.spooled_bytes_max = bytes;

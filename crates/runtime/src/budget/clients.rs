@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+#[cfg(feature = "spool")]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -26,6 +28,9 @@ struct Count {
     connections: usize,
     /// Threads that wait for this client.
     threads: Arc<AtomicUsize>,
+    /// Bytes of its contents that wait in files.
+    #[cfg(feature = "spool")]
+    spooled: Arc<AtomicU64>,
 }
 
 /// The client already has its maximum of connections.
@@ -38,6 +43,9 @@ pub(crate) struct ClientConnection {
     clients: Arc<Clients>,
     client: IpAddr,
     threads: Arc<AtomicUsize>,
+    /// Bytes of its contents that wait in files.
+    #[cfg(feature = "spool")]
+    spooled: Arc<AtomicU64>,
 }
 
 /// A thread that waits for a client. Dropping it removes it from the count.
@@ -71,9 +79,15 @@ impl Clients {
             return Err(AtLimit);
         }
         count.connections += 1;
-        let threads = Arc::clone(&count.threads);
+        let connection = ClientConnection {
+            clients: Arc::clone(self),
+            client,
+            threads: Arc::clone(&count.threads),
+            #[cfg(feature = "spool")]
+            spooled: Arc::clone(&count.spooled),
+        };
         drop(counts);
-        Ok(Some(Arc::new(ClientConnection { clients: Arc::clone(self), client, threads })))
+        Ok(Some(Arc::new(connection)))
     }
 
     fn release(&self, client: IpAddr) {
@@ -99,6 +113,12 @@ impl ClientConnection {
         let is_one_more = |threads| (threads < threads_max).then_some(threads + 1);
         self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_one_more).ok()?;
         Some(HeldThread(Arc::clone(self)))
+    }
+
+    /// Returns the bytes of the client's contents that wait in files.
+    #[cfg(feature = "spool")]
+    pub(crate) fn spooled(&self) -> &AtomicU64 {
+        &self.spooled
     }
 }
 

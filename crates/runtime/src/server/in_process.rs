@@ -111,7 +111,7 @@ impl Exchange<'_> {
             Step::Spool => {
                 let (folder, bytes_max) =
                     (self.config.spool_folder.clone(), self.config.spooled_bytes_max);
-                self.http.write_part(&SpoolSpace::new(folder, bytes_max));
+                self.http.write_part(&SpoolSpace::new(folder, bytes_max), None);
             }
             Step::Stream(streaming) => self.stream(*streaming, buffers),
             Step::Pump => {

@@ -50,7 +50,7 @@ impl<'a> Refused<'a> {
             1,
             match reason {
                 Refusal::Spool => {
-                    &"`ServerConfig::spooled_bytes_max` is the limit; the log has errors"
+                    &"`ServerConfig::spooled_bytes_max`, a quarter per client; the log has errors"
                 }
                 _ => &"`ServerConfig::memory_max` is the limit",
             },

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::receive::{Beyond, Receiving};
 use super::{Http, Stage, Step};
+use crate::budget::clients::ClientConnection;
 use crate::budget::refusal::Refusal;
 use crate::budget::spool::{SpoolError, SpoolFile, SpoolSpace};
 use crate::buffers::Content;
@@ -84,9 +85,13 @@ impl Http {
 
     /// Writes the part of the content that is in memory to its file, after [`Step::Spool`]. This
     /// may block. If it fails, the request is refused.
-    pub(crate) fn write_part(&mut self, space: &Arc<SpoolSpace>) {
+    pub(crate) fn write_part(
+        &mut self,
+        space: &Arc<SpoolSpace>,
+        client: Option<&Arc<ClientConnection>>,
+    ) {
         let Stage::Receiving(receiving) = &mut self.stage else { return };
-        let Err(error) = receiving.write_part(space) else { return };
+        let Err(error) = receiving.write_part(space, client) else { return };
         if let SpoolError::Failed(error) = error {
             tracing::error!(%error, folder = %space.folder().display(), "a content is not written");
         }
@@ -98,7 +103,11 @@ impl Http {
 }
 
 impl Receiving {
-    fn write_part(&mut self, space: &Arc<SpoolSpace>) -> Result<(), SpoolError> {
+    fn write_part(
+        &mut self,
+        space: &Arc<SpoolSpace>,
+        client: Option<&Arc<ClientConnection>>,
+    ) -> Result<(), SpoolError> {
         let Beyond::Spooled(spooling) = &mut self.beyond else { return Ok(()) };
         let file = match &mut spooling.file {
             Some(file) => file,
@@ -106,10 +115,10 @@ impl Receiving {
                 // What is announced and does not fit is refused before it is written.
                 let length = self.decoder.remaining_length();
                 let length = length.map(|left| left + self.content.len() as u64);
-                if !space.may_begin(length) {
+                if !space.may_begin(length, client) {
                     return Err(SpoolError::Full);
                 }
-                none.insert(space.create()?)
+                none.insert(space.create(client)?)
             }
         };
         file.append(self.content.as_slice())?;
