@@ -43,6 +43,9 @@ clients() {
     has_postgres || missing+=(postgresql)
     has musl-gcc || missing+=(musl-tools)
     has_browser || missing+=(chromium)
+    has script || missing+=(bsdutils)
+    has setpriv || missing+=(util-linux)
+    has systemd-analyze || missing+=(systemd)
     if [ ${#missing[@]} -gt 0 ] && [ "$(id -u)" -eq 0 ] && has apt-get; then
         timeout 180 apt-get update -qq >"$logs/apt.log" 2>&1 || true
         # One by one, so that a missing package does not prevent the others.
@@ -54,7 +57,7 @@ clients() {
     fi
     export FILOPLUME_CI_HAS=""
     for program in wrk ab curl openssl redis-server haproxy nginx prometheus postgresql pg_config \
-        chromium nightly; do
+        chromium script setpriv systemd-analyze nightly; do
         if has_program "$program"; then
             FILOPLUME_CI_HAS+=" $program"
         else

@@ -8,12 +8,13 @@ mod tls;
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
+use socket2::{Domain, SockAddr, Type};
 
 use crate::wait::DEADLINE;
 
@@ -86,7 +87,20 @@ impl Client {
     ///
     /// Returns the error of the system.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+        Self::over_tcp(TcpStream::connect_timeout(&address, DEADLINE)?)
+    }
+
+    /// Connects over TCP from this address. All of 127.0.0.0/8 belongs to this machine on Linux, so
+    /// a test may have many clients.
+    #[track_caller]
+    pub fn connect_from(from: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SockAddr::from(SocketAddr::from((from, 0)))).unwrap();
+        socket.connect_timeout(&address.into(), DEADLINE).unwrap();
+        Self::over_tcp(socket.into()).unwrap()
+    }
+
+    fn over_tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(DEADLINE))?;

@@ -35,7 +35,7 @@ pub use contents::{Buffered, Streamed, chunked, pattern};
 pub use gate::{Gate, gated};
 pub use latency::{GoodClient, Latencies};
 pub use load::{Load, one_at_a_time};
-pub use process::{Process, may_open};
+pub use process::{Process, may_open, with_descriptors};
 pub use redis::Redis;
 pub use server::{TestServer, site};
 pub use stream::{is_cut_off, receive};

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// A process, by its ID.
@@ -76,27 +77,48 @@ impl Process {
     }
 }
 
+/// Runs `start` with a low soft limit of file descriptors of this process, for a server that reads
+/// it when it starts. Returns `None`, and reports a skipped test, if that is not possible.
+pub fn with_descriptors<T>(descriptors: usize, start: impl FnOnce() -> T) -> Option<T> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = limit();
+    set_limit(descriptors);
+    if limit() != descriptors {
+        skip::because("`prlimit` cannot lower the limit of descriptors");
+        return None;
+    }
+    let started = start();
+    set_limit(before);
+    assert_eq!(limit(), before, "the limit is as before");
+    Some(started)
+}
+
 /// Returns whether this process, and processes that it starts from now on, may open this many file
 /// descriptors. Raises the limit as far as the system allows. Reports a skipped test if that is not
 /// enough.
 pub fn may_open(descriptors: usize) -> bool {
-    let limit = || {
-        let limits = Process::this().read("limits");
-        let line = limits
-            .lines()
-            .find(|line| line.starts_with("Max open files"))
-            .expect("a limit of files");
-        // The soft limit follows a name of three words.
-        line.split_whitespace().nth(3).and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX)
-    };
     if limit() < descriptors {
-        let (id, wanted) = (std::process::id().to_string(), format!("--nofile={descriptors}:"));
-        // The program may be missing or may fail. The limit is read again in any case.
-        let _ = Command::new("prlimit").args(["--pid", &id, &wanted]).output();
+        set_limit(descriptors);
     }
     let may = limit() >= descriptors;
     if !may {
         skip::because(&format!("no more than {} of {descriptors} descriptors", limit()));
     }
     may
+}
+
+/// Returns the soft limit of file descriptors of this process.
+fn limit() -> usize {
+    let limits = Process::this().read("limits");
+    let line =
+        limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit of files");
+    // The soft limit follows a name of three words.
+    line.split_whitespace().nth(3).and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX)
+}
+
+/// Sets that limit, if the program for it is there. The caller reads the limit again.
+fn set_limit(descriptors: usize) {
+    let (id, wanted) = (std::process::id().to_string(), format!("--nofile={descriptors}:"));
+    let _ = Command::new("prlimit").args(["--pid", &id, &wanted]).output();
 }

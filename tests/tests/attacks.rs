@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_tests::attack::{Attack, Crowd, Site};
-use filoplume_tests::eventually_within;
+use filoplume_tests::{eventually, eventually_within};
 
 /// How long an attack lasts after it has connected.
 const LASTS: Duration = Duration::from_millis(500);
@@ -63,6 +63,31 @@ fn idle_connections_where_few_fit() {
         eventually_within(Duration::from_secs(3), "only some connections are open", only_some_fit);
         let metrics = site.metrics();
         assert!(metrics.connections_shed >= 400, "{metrics:?}");
+        crowd
+    });
+}
+
+#[test]
+fn unfinished_contents_where_few_fit() {
+    // A content that stops is slow after a second.
+    let attack =
+        Attack::new("1,000 JSON contents, 500 fit").newcomers_may_wait(Duration::from_secs(2));
+    attack.connections_max(500).is_withstood(|site| {
+        let mut crowd = crowd(site, 1000, start_of(&json(1_900_000), "{"));
+        crowd.stays_for(LASTS + Duration::from_secs(1));
+        crowd
+    });
+}
+
+#[test]
+fn readers_that_do_not_read_where_few_fit() {
+    // A second after the socket has taken the last bytes, it is asked once more, and often takes
+    // some again. Then it is another second.
+    let attack = Attack::new("300 that ask for 4 MiB and do not read, 150 fit")
+        .newcomers_may_wait(Duration::from_secs(5));
+    attack.connections_max(150).is_withstood(|site| {
+        let mut crowd = crowd(site, 300, "GET /big HTTP/1.1\r\nHost: t\r\n\r\n");
+        crowd.stays_for(LASTS + Duration::from_secs(1));
         crowd
     });
 }
@@ -200,14 +225,30 @@ fn readers_that_do_not_read() {
 /// read are closed.
 #[test]
 fn readers_that_do_not_read_where_memory_is_short() {
+    let name = "100 that do not read 4 MiB of their own, 64 MiB of memory";
+    unread(name, 100, "GET /big/own HTTP/1.1\r\nHost: t\r\n\r\n");
+}
+
+/// A response that is compressed while it is sent keeps its whole content and its encoder. There
+/// are fewer readers, because megabytes are compressed for each of them until its socket is full.
+#[test]
+fn readers_that_do_not_read_what_is_compressed_where_memory_is_short() {
+    for (name, coding) in [
+        ("12 that do not read 8 MiB in zstd, 64 MiB of memory", "zstd"),
+        ("12 that do not read 8 MiB in Brotli, 64 MiB of memory", "br"),
+        ("12 that do not read 8 MiB in gzip, 64 MiB of memory", "gzip"),
+    ] {
+        let head = "GET /big/compressed HTTP/1.1\r\nHost: t\r\nAccept-Encoding: ";
+        unread(name, 12, &format!("{head}{coding}\r\n\r\n"));
+    }
+}
+
+fn unread(name: &'static str, count: usize, head: &str) {
     const MEMORY: usize = 64 << 20;
-    let attack = Attack::new("100 that do not read 4 MiB of their own, 64 MiB of memory")
-        .may_cost_threads(120);
+    let attack = Attack::new(name).may_cost_threads(120);
     attack.memory_max(MEMORY).may_leave_unread(48 * (4 << 20)).is_withstood(|site| {
-        let mut readers = crowd(site, 100, "GET /big/own HTTP/1.1\r\nHost: t\r\n\r\n");
-        eventually_within(Duration::from_secs(3), "memory is short", || {
-            site.metrics().memory_used >= MEMORY / 2
-        });
+        let mut readers = crowd(site, count, head);
+        eventually("memory is short", || site.metrics().memory_used >= MEMORY / 2);
         let is_long_enough = || site.metrics().memory_used < MEMORY / 2;
         eventually_within(Duration::from_secs(3), "it is not any more", is_long_enough);
         readers.stays_for(MOMENT);

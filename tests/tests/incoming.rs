@@ -354,3 +354,39 @@ fn a_streamed_content_that_finds_the_queue_full_is_skipped() {
     server.server().recv().unwrap().respond("again").unwrap();
     assert_eq!(client.response().text(), "again");
 }
+
+/// A count would refuse requests that are pulled soon, or let them wait for minutes.
+#[test]
+fn requests_wait_as_long_as_the_program_pulls_them_in_time() {
+    let timeout = Duration::from_millis(200);
+    let server = TestServer::bound(ServerConfig::default().queue_timeout(timeout));
+    assert!(matches!(server.server().try_recv(), Err(RecvError::Empty)));
+    let mut first = server.client();
+    ask(&mut first, "/first");
+    eventually("it waits", || server.metrics().incoming == 1);
+    // The program pulls nothing. Far fewer wait than the queue has room for.
+    let deadline = Instant::now() + DEADLINE;
+    let refused = loop {
+        assert!(Instant::now() < deadline, "all of them wait");
+        let waiting = server.metrics().incoming;
+        let mut client = server.client();
+        ask(&mut client, "/more");
+        eventually("it waits or is refused", || {
+            server.metrics().incoming > waiting || server.metrics().overloaded > 0
+        });
+        if server.metrics().overloaded > 0 {
+            break client.response();
+        }
+        // These requests are dropped with their connections when they are pulled.
+        thread::sleep(timeout / 4);
+    };
+    assert_eq!(refused.status, 503);
+    assert!(refused.header("retry-after").is_some());
+    // It pulls again, and gets requests again.
+    let pulls = answers(server.server());
+    assert_eq!(first.response().text(), "/first");
+    eventually("all are pulled", || server.metrics().incoming == 0);
+    assert_eq!(server.client().get("/next").text(), "/next");
+    server.server().shutdown_handle().shutdown();
+    pulls.join().unwrap();
+}

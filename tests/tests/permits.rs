@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -34,8 +35,8 @@ impl Counted {
     }
 }
 
-/// `/query`, `/other`, `/learned`, `/inline`, `/stuck` and `/panic` use the permits. `/free` and
-/// `/health` do not.
+/// `/query`, `/other`, `/learned`, `/inline`, `/stuck`, `/panic` and `/upload` use the permits.
+/// `/free` and `/health` do not.
 #[derive(Clone)]
 struct Routes {
     permits: Permits,
@@ -66,12 +67,18 @@ impl Service for Routes {
             "/busy" => Plan::new().on_pool().route(7),
             "/busy/too" => Plan::new().on_pool().route(8),
             "/health" => Plan::new().on_pool().vital().route(9),
+            "/upload" => uses.streamed().content_bytes_max(1 << 20).route(11),
             _ => Plan::new().route(10),
         }
     }
 
-    fn call(&self, request: Request) -> Response {
+    fn call(&self, mut request: Request) -> Response {
         match request.path() {
+            "/upload" => {
+                let read = io::copy(request.body_mut(), &mut io::sink());
+                return read
+                    .map_or(Response::new(408), |length| Response::from(length.to_string()));
+            }
             "/query" | "/other" | "/learned" => self.database.have(|| thread::sleep(QUERY)),
             "/inline" => self.database.have(|| ()),
             "/stuck" => self.database.have(|| self.gate.pass()),
@@ -261,4 +268,28 @@ fn a_vital_route_is_answered_while_others_occupy_all_threads() {
     for client in &mut stuck {
         assert_eq!(client.response().status, 200);
     }
+}
+
+#[test]
+fn a_slow_content_keeps_its_permit_only_while_nobody_waits() {
+    let routes = Routes::new(1);
+    let long = Duration::from_secs(3600);
+    let config = ServerConfig::default().content_timeout(long).queue_timeout(long);
+    let server = TestServer::with(config, routes.clone());
+    let upload = || {
+        let mut client = server.client();
+        client.send("POST /upload HTTP/1.1\r\nHost: t\r\nContent-Length: 200000\r\n\r\n");
+        client.send(vec![b'x'; 100_000]);
+        eventually("it has the permit", || routes.permits.available() == 0);
+        client
+    };
+    let mut slow = upload();
+    // Longer than the pause that is accepted while others wait.
+    thread::sleep(Duration::from_millis(1500));
+    slow.send(vec![b'x'; 100_000]);
+    assert_eq!(slow.response().text(), "200000");
+    eventually("it is given back", || routes.permits.available() == 1);
+    let mut slow = upload();
+    assert_eq!(asked(&server, 1, "/query")[0].response().status, 200);
+    assert_eq!(slow.response().status, 408);
 }

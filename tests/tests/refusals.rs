@@ -7,6 +7,7 @@ use std::net::{Ipv6Addr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
+use filoplume::App;
 use filoplume_runtime::{
     Limits, ParseError, Plan, Refusal, Request, Response, Server, ServerConfig, Service,
 };
@@ -251,6 +252,35 @@ fn by_default_loopback_clients_are_not_limited() {
     let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
     clients.iter_mut().for_each(Client::is_alive);
     assert_eq!(count(&server, Refusal::ClientConnections), 0);
+}
+
+/// An edge of a content delivery network has a public address, and many clients behind it.
+#[test]
+fn connections_of_trusted_proxies_are_not_counted() {
+    let app = || {
+        let app = App::new()
+            .get("/still-there", || "GET /still-there")
+            .trust_proxies(["203.0.113.0/24", "127.0.0.1"]);
+        app.build().unwrap()
+    };
+    let server = TestServer::behind_proxy(ServerConfig::default().connections_max(20), app());
+    let named = |source: &str| {
+        let mut client = server.client();
+        client.send(format!("PROXY TCP4 {source} 192.0.2.9 56324 443\r\n"));
+        client
+    };
+    let mut clients: Vec<Client> = (0..15).map(|_| named("203.0.113.7")).collect();
+    clients.iter_mut().for_each(Client::is_alive);
+    drop(clients);
+    server.is_left_by_all();
+    let mut clients: Vec<Client> = (0..10).map(|_| named("198.51.100.7")).collect();
+    clients.iter_mut().for_each(Client::is_alive);
+    is_turned_away(&mut named("198.51.100.7"));
+    // A number that was set applies to private addresses too, and still not to a trusted proxy.
+    let config = ServerConfig::default().connections_per_client_max(2);
+    let server = TestServer::with(config, app());
+    let mut clients: Vec<Client> = (0..5).map(|_| server.client()).collect();
+    clients.iter_mut().for_each(Client::is_alive);
 }
 
 #[test]

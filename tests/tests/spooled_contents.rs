@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use filoplume::prelude::*;
-use filoplume_runtime::{Plan, Refusal, ServerConfig, Service};
+use filoplume_runtime::{Plan, Refusal, Refused, ServerConfig, Service};
 use filoplume_tests::tls::TlsServer;
 use filoplume_tests::{Client, TestServer, chunked, eventually, pattern};
 use tempfile::TempDir;
@@ -17,7 +17,8 @@ use tempfile::TempDir;
 /// As long as the part that is written at once.
 const PART: usize = 256 * 1024;
 
-/// Answers with the content. `/save` saves it first, and reads it from there.
+/// Answers with the content, and `/length` with its length only. `/save` saves it first, and reads
+/// it from there.
 struct Spooled(TempDir);
 
 impl Service for Spooled {
@@ -34,11 +35,18 @@ impl Service for Spooled {
             return with_bytes(saved);
         }
         let length = request.body().len();
+        if request.path() == "/length" {
+            return Response::from(length.unwrap().to_string());
+        }
         let mut first = [0; 3];
         let read = request.body_mut().read(&mut first).unwrap();
         request.body_mut().unread(&first[..read]);
         assert_eq!(request.body().len(), length, "what was read is put back");
         with_bytes(request.into_body().into_bytes(u64::MAX).unwrap().to_vec())
+    }
+
+    fn refused(&self, _: &Request, refused: &Refused<'_>) -> Option<Response> {
+        Some(with_bytes(refused.because().to_string().into_bytes()))
     }
 }
 
@@ -51,7 +59,8 @@ fn with_bytes(bytes: Vec<u8>) -> Response {
 /// Returns a folder, and a configuration for files in it.
 fn spooling() -> (TempDir, ServerConfig) {
     let folder = tempfile::tempdir().unwrap();
-    let config = ServerConfig::default().spool_folder(folder.path());
+    // Whatever is free on this machine.
+    let config = ServerConfig::default().spool_folder(folder.path()).spooled_bytes_max(8 << 30);
     (folder, config)
 }
 
@@ -140,6 +149,8 @@ fn a_content_that_finds_no_space_is_refused_and_others_are_served() {
     client.send(head("/", content.len())).send(&content[..PART + 100]);
     let response = client.response();
     assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    let because = "have 0 of the 2097152 bytes of `ServerConfig::spooled_bytes_max`; if the disk";
+    assert!(response.text().contains(because), "{}", response.text());
     assert_eq!(server.metrics().spooled_bytes, 0);
     let mut client = server.client();
     let bytes = [CHUNKED.as_bytes(), &chunked(&content, 100_000)].concat();
@@ -156,6 +167,90 @@ fn a_content_that_finds_no_space_is_refused_and_others_are_served() {
 }
 
 #[test]
+fn what_has_begun_has_its_space_until_it_ends() {
+    let (folder, config) = spooling();
+    let server = server(config.spooled_bytes_max(8 << 20));
+    let content = pattern(3 << 20);
+    let mut begun = server.client();
+    begun.send(head("/", content.len())).send(&content[..PART + 1]);
+    eventually("a part is in a file", || server.metrics().spooled_bytes == PART as u64 + 1);
+    // There is room for it only without what is still to come.
+    let mut other = server.client();
+    let long = head("/", 6 << 20).replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(other.send(&long).response().status, 503, "it is refused before it is sent");
+    begun.send(&content[PART + 1..]);
+    assert!(begun.response().body == content);
+    eventually("the space is given back", || server.metrics().spooled_bytes == 0);
+    let mut other = server.client();
+    assert_eq!(other.send(&long).read_exactly(25), b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(refused(&server), 1);
+    drop(other);
+    is_empty_again(&server, &folder);
+}
+
+#[test]
+fn slow_uploads_are_ended_when_half_of_the_space_is_taken() {
+    for loops in [1, 2] {
+        let (folder, config) = spooling();
+        let minute = Duration::from_secs(60);
+        let config = config.spooled_bytes_max(8 << 20).content_timeout(minute).event_loops(loops);
+        let server = server(config.head_timeout(minute));
+        // Its content waits in memory, of which there is enough.
+        let mut short = server.client();
+        short.send(head("/", 1000)).send(pattern(500));
+        let slow: Vec<Client> = (0..2)
+            .map(|_| {
+                let mut client = server.client();
+                client.send(head("/", 3 << 20)).send(pattern(2 * PART));
+                client
+            })
+            .collect();
+        // Six of eight MiB are a reason. When one has ended, the other has time again.
+        eventually("one is ended", || server.metrics().timed_out > 0);
+        let was_late = |refusal: Refusal| refusal == Refusal::Late;
+        eventually("with a 408", || server.metrics().refusals().any(|(why, _)| was_late(why)));
+        drop(slow);
+        is_empty_again(&server, &folder);
+        short.send(&pattern(1000)[500..]);
+        assert!(short.response().body == pattern(1000));
+        assert_eq!(server.metrics().memory_used, 0);
+    }
+}
+
+#[test]
+fn one_slow_upload_has_time_while_there_is_space() {
+    let (_folder, config) = spooling();
+    let server = server(config.spooled_bytes_max(8 << 20));
+    let content = pattern(3 << 20);
+    let mut client = server.client();
+    client.send(head("/", content.len())).send(&content[..2 * PART]);
+    // Longer than a pressed one has.
+    client.is_silent_for(Duration::from_millis(1500));
+    client.send(&content[2 * PART..]);
+    assert!(client.response().body == content);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_folder_in_memory_takes_half_of_the_budget_for_memory() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm");
+    let (true, Ok(folder)) = (mounts.contains(" /dev/shm tmpfs "), folder) else {
+        skip::because("there is no folder in memory");
+        return;
+    };
+    let config = ServerConfig::default().spool_folder(folder.path()).memory_max(16 << 20);
+    let server = server(config.clone());
+    let mut client = server.client();
+    assert_eq!(client.send(head("/", (8 << 20) + 1)).response().status, 503);
+    drop(server);
+    // What the program says counts.
+    let server = self::server(config.spooled_bytes_max(32 << 20));
+    let content = pattern((8 << 20) + 1);
+    assert!(server.client().post("/", &content).body == content);
+}
+
+#[test]
 fn one_client_takes_no_more_than_its_share_of_the_space() {
     let (folder, config) = spooling();
     let config = config.spooled_bytes_max(4 << 20).buffered_content_bytes_max(300_000);
@@ -166,13 +261,34 @@ fn one_client_takes_no_more_than_its_share_of_the_space() {
     holder.send(head("/", content.len())).send(&content[..3 * PART + 1000]);
     eventually("a part is in a file", || server.metrics().spooled_bytes > 2 * PART as u64);
     // A quarter is 1 MiB, and little of it is left.
-    assert_eq!(server.client().post("/", content.clone()).status, 503);
+    let response = server.client().post("/", content.clone());
+    assert_eq!(response.status, 503);
+    let because = " of its 1048576; if the disk";
+    assert!(response.text().contains(because), "{}", response.text());
     assert_eq!(refused(&server), 1);
     holder.send(&content[3 * PART + 1000..]);
     assert!(holder.response().body == content);
     drop(holder);
     is_empty_again(&server, &folder);
     assert_eq!(server.client().post("/", content).status, 200);
+}
+
+#[test]
+fn long_files_are_closed_and_give_their_space_back() {
+    const LONG: usize = 70 << 20;
+    let (folder, config) = spooling();
+    let server = server(config.content_bytes_max(1 << 30));
+    let content = pattern(LONG);
+    let mut client = server.client();
+    client.send(head("/length", LONG)).send(&content);
+    assert_eq!(client.response().text(), LONG.to_string());
+    is_empty_again(&server, &folder);
+    // This one is dropped by its loop.
+    client.send(head("/length", LONG + 1)).send(&content);
+    eventually("it is in a file", || server.metrics().spooled_bytes > LONG as u64 - PART as u64);
+    drop(client);
+    is_empty_again(&server, &folder);
+    assert_eq!(server.metrics().held_descriptors, 0);
 }
 
 #[test]

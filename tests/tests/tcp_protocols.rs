@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::tcp::{Closed, Io, Protocol, TcpService};
+use filoplume_runtime::tcp::{Closed, Io, Protocol, Sender, TcpService};
 use filoplume_runtime::{Peer, ServerConfig};
 use filoplume_tests::{DEADLINE, TestServer, eventually, is_cut_off, receive};
 
@@ -356,4 +356,102 @@ fn thousands_of_short_connections_are_served() {
         assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::ByPeer);
     }
     eventually("all are closed", || server.metrics().connections == 0);
+}
+
+/// Sends back one byte for each time it may read, and pauses. Tells its sender to the test.
+struct Paused {
+    opened: mpsc::Sender<Sender>,
+}
+
+impl Protocol for Paused {
+    fn open(&mut self, io: &mut Io<'_>) {
+        self.opened.send(io.sender()).unwrap();
+    }
+
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        io.send(&bytes[..1]);
+        io.pause();
+        1
+    }
+
+    fn end(&mut self, bytes: &[u8], io: &mut Io<'_>) {
+        assert!(bytes.is_empty(), "it gets all input before the end");
+        io.send(b"end");
+        io.close();
+    }
+
+    fn notified(&mut self, io: &mut Io<'_>) {
+        io.resume();
+    }
+
+    fn shutdown(&mut self, io: &mut Io<'_>) {
+        io.send(b"bye");
+        io.close();
+    }
+}
+
+fn paused(config: ServerConfig) -> (TestServer, Receiver<Sender>) {
+    let (opened, senders) = mpsc::channel();
+    let server = TestServer::raw(config, move |_: Peer| Paused { opened: opened.clone() });
+    (server, senders)
+}
+
+fn nothing_arrives(stream: &mut TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    stream.read(&mut [0]).expect_err("it is paused");
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+}
+
+#[test]
+fn a_paused_protocol_gets_its_input_and_the_end_when_it_resumes() {
+    // A message that is not complete has a deadline of its own, and a pause has none.
+    let config = ServerConfig::default().content_timeout(Duration::from_millis(20));
+    let (server, senders) = paused(config);
+    let mut client = server.stream();
+    let sender = senders.recv_timeout(DEADLINE).unwrap();
+    client.write_all(b"abc").unwrap();
+    assert_eq!(receive(&mut client, 1), b"a");
+    nothing_arrives(&mut client);
+    // More input does not end the pause, and what others send goes out.
+    client.write_all(b"d").unwrap();
+    nothing_arrives(&mut client);
+    sender.send("meanwhile").unwrap();
+    assert_eq!(receive(&mut client, 9), b"meanwhile");
+    client.shutdown(Shutdown::Write).unwrap();
+    for expected in [b"b", b"c", b"d"] {
+        nothing_arrives(&mut client);
+        sender.notify();
+        assert_eq!(receive(&mut client, 1), expected);
+    }
+    nothing_arrives(&mut client);
+    sender.notify();
+    assert_eq!(read_to_string(&mut client).unwrap(), "end");
+}
+
+#[test]
+fn a_peer_cannot_send_more_than_the_buffers_hold_while_it_is_paused() {
+    let (server, senders) = paused(ServerConfig::default());
+    let mut client = server.stream();
+    let sender = senders.recv_timeout(DEADLINE).unwrap();
+    client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut sent = 0_u64;
+    while let Ok(written @ 1..) = client.write(&[7; 64 * 1024]) {
+        sent += written as u64;
+        assert!(sent < 1 << 30, "nobody stops it");
+    }
+    assert_eq!(receive(&mut client, 1), [7]);
+    assert!(server.metrics().bytes_read < 1 << 20, "{}", server.metrics().bytes_read);
+    sender.notify();
+    assert_eq!(receive(&mut client, 1), [7]);
+}
+
+#[test]
+fn a_paused_protocol_is_told_of_the_shutdown() {
+    let (server, senders) = paused(ServerConfig::default());
+    let mut client = server.stream();
+    senders.recv_timeout(DEADLINE).unwrap();
+    client.write_all(b"abc").unwrap();
+    assert_eq!(receive(&mut client, 1), b"a");
+    server.server().shutdown_handle().shutdown();
+    assert_eq!(receive(&mut client, 3), b"bye");
 }

@@ -4,7 +4,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use filoplume_runtime::{BlockingStream, Request, Response, ServerConfig};
 use filoplume_tests::{Client, Gate, TestServer, eventually, site};
@@ -105,6 +105,57 @@ fn a_handler_that_decides_slowly_may_upgrade_too() {
         client.send("later");
         assert_eq!(client.read_exactly(5), b"later");
     }
+}
+
+/// Returns this many upgraded connections.
+fn upgraded(server: &TestServer, count: usize) -> Vec<Client> {
+    let upgrade = |_| {
+        let mut client = server.client();
+        client.send(UPGRADE);
+        is_upgraded(&mut client);
+        client
+    };
+    (0..count).map(upgrade).collect()
+}
+
+#[test]
+fn upgraded_connections_hold_half_of_the_threads_at_most() {
+    let gate = Gate::new();
+    let server = TestServer::with(ServerConfig::default().threads_max(8), {
+        let gate = gate.clone();
+        move |request: Request| {
+            if request.wants_upgrade().is_none() {
+                return site(request);
+            }
+            let gate = gate.clone();
+            let mut response = Response::upgrade(move |_| gate.pass());
+            response.add_header("upgrade", "echo").unwrap();
+            response
+        }
+    });
+    let _held = upgraded(&server, 4);
+    gate.holds(4);
+    upgraded(&server, 1)[0].is_closed();
+    server.client().is_alive();
+    gate.open();
+    eventually("all threads are free", || server.metrics().held_streams == 0);
+    gate.close();
+    let _held = upgraded(&server, 4);
+    gate.holds(4);
+    gate.open();
+}
+
+#[test]
+fn silent_peers_lose_their_threads_when_no_more_are_left_for_upgrades() {
+    let config = ServerConfig::default().threads_max(8).blocking_stream_timeout(None);
+    let server = TestServer::with(config, upgrades);
+    let mut clients = upgraded(&server, 3);
+    clients[0].is_silent_for(Duration::from_millis(3500));
+    clients.extend(upgraded(&server, 1));
+    // One of them is enough.
+    let started = Instant::now();
+    eventually("a thread is free", || server.metrics().held_streams < 4);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::{hkdf, hmac, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::{hkdf, hmac};
 
 use crate::core::error::{Error, Result};
 
@@ -52,8 +53,8 @@ pub struct Key(Arc<Keys>);
 
 struct Keys {
     signing_key: hmac::Key,
-    /// Generates the nonces, so that none is used twice by mistake.
-    sealing_key: RandomizedNonceKey,
+    /// Its nonces are random, and made in [`Key::seal`] only.
+    sealing_key: LessSafeKey,
 }
 
 impl Key {
@@ -64,7 +65,7 @@ impl Key {
     /// If the system provides no randomness.
     pub fn generate() -> Self {
         let mut secret = [0; SECRET_BYTES_MIN];
-        rand::fill(&mut secret).expect("the system has randomness");
+        fill_randomly(&mut secret);
         Self::derive_from(&secret)
     }
 
@@ -94,11 +95,11 @@ impl Key {
             .and_then(|bytes| bytes.fill(&mut derived))
             .expect("HKDF gives up to 255 times the length of a hash");
         let (signing_key, sealing_key) = derived.split_at(KEY_BYTES);
-        let sealing_key = RandomizedNonceKey::new(&AES_256_GCM, sealing_key)
-            .expect("it is as long as AES-256 wants it");
+        let sealing_key =
+            UnboundKey::new(&AES_256_GCM, sealing_key).expect("it is as long as AES-256 wants it");
         Self(Arc::new(Keys {
             signing_key: hmac::Key::new(hmac::HMAC_SHA256, signing_key),
-            sealing_key,
+            sealing_key: LessSafeKey::new(sealing_key),
         }))
     }
 
@@ -199,9 +200,14 @@ impl Key {
     /// ciphertext and the tag in base64.
     pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
         let mut sealed = text.as_bytes().to_vec();
-        let nonce = self.0.sealing_key.seal_in_place_append_tag(Aad::from(purpose), &mut sealed);
-        let nonce = nonce.expect("the system has randomness, and a cookie is shorter than 64 GiB");
-        STANDARD.encode([nonce.as_ref().as_slice(), &sealed].concat())
+        let mut nonce = [0; NONCE_LEN];
+        fill_randomly(&mut nonce);
+        let unique = Nonce::assume_unique_for_key(nonce);
+        self.0
+            .sealing_key
+            .seal_in_place_append_tag(unique, Aad::from(purpose), &mut sealed)
+            .expect("a cookie is shorter than 64 GiB");
+        STANDARD.encode([&nonce, &*sealed].concat())
     }
 
     /// Returns the text of a [sealed](Self::seal) value. Returns `None` if the value is invalid or
@@ -222,6 +228,10 @@ impl hkdf::KeyType for DerivedBytes {
     fn len(&self) -> usize {
         2 * KEY_BYTES
     }
+}
+
+fn fill_randomly(bytes: &mut [u8]) {
+    SystemRandom::new().fill(bytes).expect("the system has randomness");
 }
 
 /// Joins purpose and text. The length prefix distinguishes `ab` + `c` from `a` + `bc`.

@@ -30,10 +30,11 @@
 //! # Features
 //!
 //! `json` and `form` are on by default; `full` enables every feature. The others are `etag`,
-//! `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`,
-//! `redis`, `jwt`, `compression`, `console`, `systemd`, `tls`, `tls-dev`, `websocket` and
-//! `websocket-deflate`. Each adds what its name says, and an app compiles only the features it
-//! enables.
+//! `multipart`, `spool`, `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`,
+//! `sqlite`, `redis`, `jwt`, `compression`, `console`, `stacks`, `systemd`, `tls`, `tls-dev`,
+//! `websocket` and `websocket-deflate`. An app compiles only the features it enables. `spool` keeps
+//! long contents in files until they are complete, and `stacks` reports the functions in which a
+//! handler hangs; the others add what their names say.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -104,8 +105,8 @@ pub mod testing;
 pub mod websocket;
 
 pub use filoplume_runtime::{
-    BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, InvalidHeader, Limits,
-    LoopMetrics, Method, Metrics, ParseError, Peer, Permits, Phase, PoolConfig, PoolError,
+    BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, HeldPermit, InvalidHeader,
+    Limits, LoopMetrics, Method, Metrics, ParseError, Peer, Permits, Phase, PoolConfig, PoolError,
     PoolMetrics, Ran, Refusal, Request, Response, ResponseBody, RouteMetrics, Runs, Server,
     ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, Stopping, Stopwatch,
     TaskPool, Timing, Version, Why, pushed, tcp,

@@ -200,7 +200,22 @@ impl Templates {
         let context = value_of(&context);
         let rendered =
             self.environment.get_template(name).and_then(|template| template.render(context));
-        rendered.map_err(|error| Error::internal(TemplateError::of(name, error)))
+        rendered.map_err(|error| {
+            let mut error = TemplateError::of(name, error);
+            if error.source.kind() == ErrorKind::TemplateNotFound {
+                error.known = self.names();
+            }
+            let hint = error.hint();
+            Error::internal(error).with_hint(hint)
+        })
+    }
+
+    /// Returns the names of the templates, sorted.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> =
+            self.environment.templates().map(|(name, _)| name.to_owned()).collect();
+        names.sort();
+        names
     }
 }
 
@@ -243,6 +258,12 @@ macro_rules! context {
         $crate::template::values_of([
             $((::core::stringify!($name), $crate::context!(@value $name $(=> $value)?))),*
         ])
+    };
+    ($($other:tt)*) => {
+        ::core::compile_error!(
+            "write `name` or `name => value`, separated by commas: \
+             `context! { user, title => \"Notes\" }`"
+        )
     };
 }
 
@@ -320,11 +341,41 @@ fn is_template(name: &str) -> bool {
 struct TemplateError {
     name: String,
     source: minijinja::Error,
+    /// The names of all templates, if this one does not exist.
+    known: Vec<String>,
 }
+
+/// How many names of templates a hint lists.
+const NAMES_MAX: usize = 20;
 
 impl TemplateError {
     fn of(name: &str, source: minijinja::Error) -> Self {
-        Self { name: source.name().unwrap_or(name).to_owned(), source }
+        Self { name: source.name().unwrap_or(name).to_owned(), source, known: Vec::new() }
+    }
+
+    /// Returns what a developer can do about the error.
+    fn hint(&self) -> Option<String> {
+        match self.source.kind() {
+            ErrorKind::UndefinedError => {
+                // The text names it: "`user` is undefined".
+                let text = self.source.detail().unwrap_or_default();
+                let name = text.split('`').nth(1).unwrap_or("the value");
+                Some(format!(
+                    "Give `{name}` to `context!`, or use `|default(\"\")` where it may be missing."
+                ))
+            }
+            ErrorKind::TemplateNotFound if self.known.is_empty() => {
+                Some("There are no templates.".to_owned())
+            }
+            ErrorKind::TemplateNotFound => {
+                let names = self.known.iter().take(NAMES_MAX).map(|name| format!("`{name}`"));
+                let names = names.collect::<Vec<_>>().join(", ");
+                let more = self.known.len().saturating_sub(NAMES_MAX);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                Some(format!("The templates are {names}{more}."))
+            }
+            _ => None,
+        }
     }
 }
 

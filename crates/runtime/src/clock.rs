@@ -154,11 +154,14 @@ impl Budget {
     }
 
     fn advance(&mut self, bytes: usize, now: Instant) {
+        // A deadline that applies only while something is scarce may have passed long ago. What
+        // counts is the pace of the last moments, not a pause before them.
+        let start = now.checked_sub(self.grace).map_or(self.deadline, |at| at.max(self.deadline));
         let nanoseconds = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second_min);
         let earned =
             u64::try_from(nanoseconds).map_or(TIMEOUT_MAX, Duration::from_nanos).min(TIMEOUT_MAX);
         // A clock that was read before the start must not shorten the deadline.
-        self.deadline = (self.deadline + earned).min(now + self.grace).max(self.deadline);
+        self.deadline = (start + earned).min(now + self.grace).max(self.deadline);
     }
 
     fn excuse(&mut self, time: Duration) {
@@ -239,6 +242,30 @@ mod tests {
         // A burst does not buy time for a trickle.
         pace.advance(1, now + GRACE / 2);
         assert!(pace.deadline() < now + GRACE + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_peer_that_has_paused_is_soon_within_the_pressed_pace_again() {
+        let started = Instant::now();
+        let mut pace = Pace::new(started, GRACE, 1024);
+        let twice = usize::try_from(PRESSED_BYTES_PER_SECOND_MIN * 2 / 10).unwrap();
+        let tenth = Duration::from_millis(100);
+        let mut now = started + Duration::from_secs(20);
+        let mut is_late = Vec::new();
+        for _ in 0..20 {
+            now += tenth;
+            pace.advance(twice, now);
+            is_late.push(pace.pressed_deadline() <= now);
+        }
+        assert!(is_late[0], "a burst does not make up for the pause");
+        assert!(!is_late[12..].contains(&true), "{is_late:?}");
+        // A trickle stays too slow.
+        now += GRACE;
+        for _ in 0..100 {
+            now += tenth;
+            pace.advance(1000, now);
+            assert!(pace.pressed_deadline() <= now);
+        }
     }
 
     #[test]

@@ -11,15 +11,15 @@ use crate::clock::TIMEOUT_MAX;
 /// that plus some room costs a few megabytes of touched stack.
 pub(crate) const THREADS_MAX: usize = 512;
 
-/// The number of requests that may wait for the program in [`Incoming`](crate::Incoming). How fast
-/// the program takes them is unknown.
-pub(crate) const INCOMING_CAPACITY: usize = 1024;
+/// The number of requests that may wait for the program in [`Incoming`](crate::Incoming). The time
+/// that they would wait is the bound that matters; this one bounds the memory of the queue.
+pub(crate) const INCOMING_CAPACITY: usize = 8 * 1024;
 
 /// How long a request may wait for a thread. If handlers take 10 ms each, ten thousand clients are
 /// served within this time. A client that waits longer has often given up.
 pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The number of connections held at once. For one more, an idle connection is closed, or the new
+/// The number of connections held at once. For one more, an idle or slow one is closed, or the new
 /// one waits in the system's backlog.
 pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 
@@ -71,7 +71,7 @@ pub struct ServerConfig {
     #[cfg(feature = "spool")]
     pub(crate) spool_folder: Option<std::path::PathBuf>,
     #[cfg(feature = "spool")]
-    pub(crate) spooled_bytes_max: u64,
+    pub(crate) spooled_bytes_max: Option<u64>,
     pub(crate) unread_content_bytes_max: u64,
     pub(crate) limits: Limits,
     pub(crate) thread_name: String,
@@ -124,7 +124,7 @@ impl Default for ServerConfig {
             #[cfg(feature = "spool")]
             spool_folder: None,
             #[cfg(feature = "spool")]
-            spooled_bytes_max: 8 << 30,
+            spooled_bytes_max: None,
             unread_content_bytes_max: 256 * 1024,
             limits: Limits::default(),
             thread_name: "filoplume".to_owned(),
@@ -214,7 +214,7 @@ impl ServerConfig {
     /// [`Incoming`](crate::Incoming). Further requests are answered with `503` and `Retry-After`.
     /// The default for threads is the maximum number of connections, since
     /// [`queue_timeout`](Self::queue_timeout) is the bound that matters. The default for `Incoming`
-    /// is 1024.
+    /// is 8192, for the same reason.
     pub fn queue_capacity(mut self, requests: usize) -> Self {
         self.queue_capacity = Some(requests.max(1));
         self
@@ -223,22 +223,26 @@ impl ServerConfig {
     /// Sets how long a request may wait for a thread. A request that has waited this long is
     /// answered with `503` and `Retry-After`. A request that is expected to wait longer, by the
     /// recent rate of its route, is answered so at once. Under overload, accepted requests wait
-    /// about as long as a call of their route takes. Default: 2 s.
+    /// about as long as a call of their route takes. Requests that the program pulls from
+    /// [`Incoming`](crate::Incoming) wait by its recent rate in the same way; those that wait
+    /// already stay until they are pulled. Default: 2 s.
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
     /// Sets how many bytes the engine buffers for all peers together: contents, until their
-    /// handlers take or drop them, and bytes that wait to be read or sent. That includes what other
-    /// threads have queued for peers that do not read, and messages that protocols receive in
-    /// pieces.
+    /// handlers take or drop them, and bytes that wait to be read or sent. That includes requests
+    /// that wait for their content or for a thread, what other threads have queued for peers that
+    /// do not read, what the readers of their responses
+    /// [keep](crate::Response::add_reader_memory), and messages that protocols receive in pieces.
     ///
     /// When half of it is used, the engine closes the connections of peers that are silent for a
     /// second or slower than 64 KiB/s. The last quarter is reserved for contents of up to 64 KiB;
-    /// longer ones are answered with `503`. When all of it is used, a response of more than 64 KiB
-    /// ends with its connection if the peer does not take it at once. For connections to which
-    /// other threads send, more than 4 KiB are enough, and further bytes for them are refused.
+    /// longer ones are answered with `503`. When all of it is used, so is a request that would have
+    /// to wait for a thread, and a response of more than 64 KiB ends with its connection if the
+    /// peer does not take it at once. For connections to which other threads send, more than 4 KiB
+    /// are enough, and further bytes for them are refused.
     ///
     /// Default: a quarter of the memory of the machine or the container; 1 GiB if the system does
     /// not report it.
@@ -249,9 +253,11 @@ impl ServerConfig {
 
     /// Sets how many connections are held at once. If the system's limit of open files is lower,
     /// that limit applies; [`Metrics::connections_max`](crate::Metrics::connections_max) is the
-    /// actual value. When a connection arrives at the limit, the engine closes the connection that
-    /// has been idle longest between two requests. If none is idle, it closes the one whose head
-    /// has been incomplete longest. If there is neither, the new connection waits. Default: 65,536.
+    /// actual value. When a connection arrives at the limit, the engine closes another one, in this
+    /// order: one that is idle between two requests; one whose head is incomplete; one that has got
+    /// its last response; one whose peer sends its content or takes its response more slowly than
+    /// 64 KiB/s; a silent stream of a counted client that has more than a quarter of all
+    /// connections. If there is none of these, the new connection waits. Default: 65,536.
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = connections.max(1);
         self
@@ -266,16 +272,21 @@ impl ServerConfig {
     }
 
     /// Sets how many connections one client may hold. A client is an IPv4 address or an IPv6
-    /// network of 64 bits. Further connections are closed without a response and counted as
-    /// [`Refusal::ClientConnections`](crate::Refusal::ClientConnections). If a [PROXY
-    /// header](crate::ServerBuilder::proxy_protocol) names the client, its address is used.
-    /// Connections over Unix sockets are not counted. `None` removes the bound: use it behind an
-    /// HTTP proxy, which would count as one client.
+    /// network of 64 bits. An IPv6 network of 48 bits may hold four times as many, by default three
+    /// quarters of all connections. Further connections are closed without a response and counted
+    /// as [`Refusal::ClientConnections`](crate::Refusal::ClientConnections). If a
+    /// [PROXY header](crate::ServerBuilder::proxy_protocol) names the client, its address is used.
+    /// Connections over Unix sockets are not counted, and neither are those of a
+    /// [proxy](crate::Service::is_proxy) that the service trusts. `None` removes the bound: use it
+    /// behind any other HTTP proxy, which would count as one client.
     ///
     /// At most an eighth of the pool's threads may wait for one counted client. This covers
     /// handlers that read a content as it arrives, and handlers that own an upgraded connection.
     /// Beyond that, a content is refused with `503` and an upgrade closes its connection. Both are
     /// counted as [`Refusal::ClientThreads`](crate::Refusal::ClientThreads).
+    ///
+    /// The requests of counted clients wait for threads in turns. One client has at most twice as
+    /// many threads for one route as are free, which is two thirds of them if it is alone.
     ///
     /// Default: half of [`Metrics::connections_max`](crate::Metrics::connections_max), so that no
     /// single client excludes all others. The default does not count loopback, private, link-local
@@ -425,19 +436,24 @@ impl ServerConfig {
     /// Sets the folder for contents that [wait in files](crate::Plan::spooled) until they are
     /// complete. It must exist. The files have no names, so nothing is left behind, whatever
     /// happens. Default: the system's folder for temporary files. On many systems that one lies in
-    /// memory, which large uploads should not fill.
+    /// memory, which large uploads should not fill: the server then warns when it starts, and few
+    /// bytes may [wait there](Self::spooled_bytes_max).
     #[cfg(feature = "spool")]
     pub fn spool_folder(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
         self.spool_folder = Some(folder.into());
         self
     }
 
-    /// Sets how many bytes may lie in these files, all together. A request whose content does not
-    /// fit is answered with `503`. If [clients are counted](Self::connections_per_client_max), one
-    /// of them may take a quarter. Default: 8 GiB.
+    /// Sets how many bytes may lie in these files, all together. A content reserves its announced
+    /// length when it begins to be written, and a request whose content does not fit is answered
+    /// with `503`. If [clients are counted](Self::connections_per_client_max), one of them may take
+    /// a quarter. When half is reserved, slow uploads are ended with `408`.
+    ///
+    /// Default: 8 GiB, or half of what is free in the folder when the server starts, if that is
+    /// less. In a folder that lies in memory no more than half of [`memory_max`](Self::memory_max).
     #[cfg(feature = "spool")]
     pub fn spooled_bytes_max(mut self, bytes: u64) -> Self {
-        self.spooled_bytes_max = bytes;
+        self.spooled_bytes_max = Some(bytes);
         self
     }
 

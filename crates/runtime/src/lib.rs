@@ -25,6 +25,8 @@
 //! - [`TaskPool`] and [`MessageQueue`] are the engine's own pool and queue, for use outside of a
 //!   server.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod budget;
 mod buffers;
 mod clock;
@@ -55,7 +57,7 @@ mod transport;
 mod readme {}
 
 // For all programs: the server and its settings.
-pub use crate::budget::permits::Permits;
+pub use crate::budget::permits::{HeldPermit, Permits};
 pub use crate::config::ServerConfig;
 pub use crate::engine::incoming::IncomingRequest;
 pub use crate::error::{Error, Result};

@@ -133,6 +133,7 @@ pub(crate) struct Gauges {
     pub(crate) waiting: usize,
     pub(crate) threads_max: usize,
     pub(crate) connections_max: usize,
+    pub(crate) held_descriptors: usize,
     pub(crate) memory_used: usize,
     pub(crate) memory_max: usize,
     pub(crate) spooled_bytes: u64,
@@ -206,8 +207,13 @@ pub struct Metrics {
     /// The maximum of open connections: [`connections_max`](crate::ServerConfig::connections_max),
     /// or less if the system's limit of open files is lower.
     pub connections_max: u64,
-    /// Connections without a request that were closed since the start to make room for new ones.
+    /// Connections without a running request that were closed since the start to make room for new
+    /// ones, or for descriptors that are held beside them.
     pub connections_shed: u64,
+    /// Descriptors held now beside those of connections: for bodies that come from readers such as
+    /// files, contents that wait in files or are read as they arrive, and upgraded connections.
+    /// They count against the system's limit of open files together with the connections.
+    pub held_descriptors: usize,
     /// Idle connections that wait in their event loop, without a thread or buffer, when the loop
     /// last waited.
     pub parked: u64,
@@ -340,6 +346,7 @@ impl Counters {
             spooled_bytes,
             pushed_streams,
             held_streams,
+            held_descriptors,
             moved,
             ..
         } = gauges;
@@ -354,6 +361,7 @@ impl Counters {
             connections: self.connections.get(),
             connections_max: connections_max as u64,
             connections_shed: self.connections_shed.get(),
+            held_descriptors,
             parked: loops.iter().map(|event_loop| event_loop.parked).sum(),
             requests: self.requests.get(),
             refused: sum(|refusal| matches!(refusal, Refusal::Request(_))),

@@ -236,3 +236,62 @@ fn peers_that_do_not_continue_their_messages_are_given_up_while_memory_is_short(
     other.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"6");
 }
+
+/// A reader of many bytes that stops for the test before the first one.
+struct Announced {
+    begins: mpsc::SyncSender<()>,
+    left: usize,
+    has_begun: bool,
+}
+
+impl Read for Announced {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            // The second one waits until the test has looked.
+            let _ = self.begins.send(());
+            let _ = self.begins.send(());
+        }
+        let read = buffer.len().min(self.left);
+        buffer[..read].fill(b'x');
+        self.left -= read;
+        Ok(read)
+    }
+}
+
+#[test]
+fn what_a_reader_keeps_is_charged_from_when_its_peer_does_not_read() {
+    const KEPT: usize = 1_000_000;
+    let (begins, begun) = mpsc::sync_channel(0);
+    let path = SocketPath::new();
+    let server = path.server(1 << 30);
+    server
+        .spawn(move |request: Request| {
+            let left = if request.path() == "/long" { 4_000_000 } else { 1000 };
+            let reader = Announced { begins: begins.clone(), left, has_begun: false };
+            let mut response = Response::default();
+            response.add_reader_memory(KEPT / 4).set_stream(reader);
+            response.add_reader_memory(KEPT - KEPT / 4);
+            response
+        })
+        .unwrap();
+    let mut client = path.connect();
+    for target in ["/short", "/long"] {
+        write!(client, "GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        begun.recv_timeout(DEADLINE).unwrap();
+        assert_eq!(used(&server), 0, "{target}");
+        begun.recv_timeout(DEADLINE).unwrap();
+        if target == "/long" {
+            eventually("it is charged", || used(&server) >= KEPT);
+            // The bytes that were read and not sent.
+            assert!(used(&server) <= KEPT + 100_000, "{}", used(&server));
+        }
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n0\r\n\r\n") {
+            let mut buffer = [0; 16 * 1024];
+            let read = client.read(&mut buffer).unwrap();
+            assert!(read > 0);
+            response.extend_from_slice(&buffer[..read]);
+        }
+        eventually("all is given back", || used(&server) == 0);
+    }
+}

@@ -8,6 +8,7 @@
 //! [`Decoder`] reads messages, [`Encoder`] writes them, [`Limits`] bounds what is accepted. With
 //! the feature `deflate` messages are compressed (RFC 7692): see [`DeflateConfig`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 #![cfg_attr(
     test,

@@ -39,7 +39,7 @@ impl filoplume::FromRequest for User {
     type Rejection = Error;
 
     fn from_request(request: &mut Request, _: &filoplume::Context<'_>) -> Result<Self> {
-        let name = Session::of(request)?.get("user")?;
+        let name = Session::of(request)?.subject()?;
         name.map(Self).ok_or_else(|| Error::unauthorized("sign in first"))
     }
 }
@@ -53,7 +53,7 @@ struct Credentials {
 fn home(session: Session, flash: Flash, token: CsrfToken) -> Result<Html<String>> {
     let messages: String =
         flash.take()?.iter().map(|message| format!("<p><b>{}</b></p>", message.text)).collect();
-    let form = match session.get::<String>("user")? {
+    let form = match session.subject()? {
         // Only names that can sign in get here. Use templates, which escape, for pages with any
         // other text.
         Some(name) => format!(
@@ -73,9 +73,8 @@ fn home(session: Session, flash: Flash, token: CsrfToken) -> Result<Html<String>
 fn login(session: Session, flash: Flash, Form(credentials): Form<Credentials>) -> Result<Redirect> {
     // A real app compares with a hash from a database: see `sqlite_todo`.
     if credentials.name == "ada" && secrets_match(&credentials.password, "lovelace") {
-        // Changes the session ID, to prevent session fixation.
-        session.renew()?;
-        session.insert("user", &credentials.name)?;
+        // Also changes the session ID, to prevent session fixation.
+        session.log_in(credentials.name)?;
         flash.success("You are signed in.")?;
     } else {
         flash.error("That is not right.")?;

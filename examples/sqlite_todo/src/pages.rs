@@ -100,7 +100,7 @@ fn register(
 
 fn sign_in(session: &Session, user: User) -> Result<Redirect> {
     // Changes the session ID, to prevent session fixation.
-    session.renew()?;
+    session.log_in(user.id.to_string())?;
     session.insert(User::SESSION_KEY, user)?;
     Ok(Redirect::to("/"))
 }

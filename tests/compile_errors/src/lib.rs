@@ -26,7 +26,8 @@ const BEGINNINGS: [&str; 3] = ["error", "warning", "note: the above error"];
 /// rustc with the dependencies of a case.
 #[derive(Debug)]
 pub struct Compiler {
-    rustc: OsString,
+    /// The program and its first arguments.
+    rustc: Vec<OsString>,
     /// `--extern NAME=FILE` for each of [`CRATES`], and the folder with what these use.
     options: Vec<String>,
     output: PathBuf,
@@ -39,10 +40,39 @@ impl Compiler {
     ///
     /// If they do not compile.
     pub fn find() -> Self {
-        let deps = own_folder();
-        let target = deps.ancestors().nth(2).expect("a test lies in target/<profile>/deps");
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
+        Self::with(vec![rustc()], &mut Command::new(cargo), &target_folder())
+    }
+
+    /// Like [`find`](Self::find), with a toolchain of rustup, such as `1.95.0`. It has a target
+    /// folder of its own, because a compiler cannot use the libraries of another version. `None` if
+    /// the toolchain is not installed.
+    ///
+    /// # Panics
+    ///
+    /// If the dependencies do not compile.
+    pub fn of_toolchain(toolchain: &str) -> Option<Self> {
+        let run = ["rustup", "run", toolchain];
+        let rustup = |program: &str| {
+            let mut command = Command::new(run[0]);
+            command.args(&run[1..]).arg(program);
+            // These name the toolchain that runs this test.
+            for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+                command.env_remove(variable);
+            }
+            command
+        };
+        let is_there = rustup("rustc").arg("--version").output();
+        if !is_there.is_ok_and(|output| output.status.success()) {
+            return None;
+        }
+        let target = target_folder().join("compile-errors").join(toolchain);
+        let rustc = run.into_iter().chain(["rustc"]).map(OsString::from).collect();
+        Some(Self::with(rustc, &mut rustup("cargo"), &target))
+    }
+
+    fn with(rustc: Vec<OsString>, cargo: &mut Command, target: &Path) -> Self {
+        let built = cargo
             .args([
                 "build",
                 "--quiet",
@@ -58,15 +88,18 @@ impl Compiler {
             .expect("cargo runs");
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let messages = String::from_utf8_lossy(&built.stdout);
-        let mut options = vec!["-L".to_owned(), format!("dependency={}", deps.display())];
+        let mut options = Vec::new();
         for name in CRATES {
             let file = messages.lines().find_map(|line| library(line, name));
             let file = file.unwrap_or_else(|| panic!("cargo names no file of {name}"));
             options.extend(["--extern".to_owned(), format!("{name}={file}")]);
         }
+        // Its profile is that of `cargo build`.
+        let deps = target.join("debug").join("deps");
+        options.extend(["-L".to_owned(), format!("dependency={}", deps.display())]);
         let output = target.join("compile-errors");
         fs::create_dir_all(&output).expect("the target folder can be written to");
-        Self { rustc: env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()), options, output }
+        Self { rustc, options, output }
     }
 
     /// Returns what the compiler says about each case, in their order; `None` for one that
@@ -92,7 +125,13 @@ impl Compiler {
     fn messages(&self, case: &Path) -> Option<String> {
         let name =
             case.file_stem().and_then(|name| name.to_str()).expect("a file with a plain name");
-        let compiled = Command::new(&self.rustc)
+        let (program, arguments) = self.rustc.split_first().expect("there is a program");
+        let mut command = Command::new(program);
+        if !arguments.is_empty() {
+            command.env_remove("RUSTUP_TOOLCHAIN");
+        }
+        let compiled = command
+            .args(arguments)
             // With code: a content that is taken twice is found only when it is generated.
             .args(["--edition=2024", "--crate-type=bin", "--emit=obj", "-Ccodegen-units=1"])
             .args(["--color=never", "--diagnostic-width=140"])
@@ -113,10 +152,25 @@ impl Compiler {
     }
 }
 
-/// The folder of this test program, with all libraries beside it.
-fn own_folder() -> PathBuf {
+/// The compiler that cargo uses.
+fn rustc() -> OsString {
+    env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
+}
+
+/// Returns the version of the compiler that cargo uses, such as `rustc 1.95.0 (..)`.
+///
+/// # Panics
+///
+/// If the compiler cannot be started.
+pub fn version() -> String {
+    let output = Command::new(rustc()).arg("--version").output().expect("the compiler runs");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// The folder in which cargo has built this test program.
+fn target_folder() -> PathBuf {
     let test = env::current_exe().expect("the system knows which program this is");
-    test.parent().expect("a program lies in a folder").to_owned()
+    test.ancestors().nth(3).expect("a test lies in target/<profile>/deps").to_owned()
 }
 
 /// The root of all packages.
@@ -189,15 +243,18 @@ fn unindented(message: &[String]) -> String {
         .collect()
 }
 
-/// Whether a line only counts or explains the messages before it.
+/// Whether a line only counts or explains the messages before it, or says where there is more.
 fn is_summary(line: &str) -> bool {
     [
         "error: aborting due to ",
         "Some errors have detailed explanations",
         "For more information about ",
+        // The name of the file with a long type contains a folder and a hash.
+        "= note: the full name for the type has been written to ",
+        "= note: consider using `--verbose` to print the full type name",
     ]
     .iter()
-    .any(|start| line.starts_with(start))
+    .any(|start| line.trim_start().starts_with(start))
 }
 
 /// `file:line:column`, or the file of another crate below the folder that cargo or rustup keeps it

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use filoplume::Key;
 use filoplume::extract::{Form, Json, Multipart, Query};
-use filoplume::middleware::{Csrf, CsrfToken, Sessions};
-use filoplume::prelude::{App, Body, Html, Result, Router, Session};
+use filoplume::middleware::{Compression, Csrf, CsrfToken, Sessions};
+use filoplume::prelude::{App, Body, Html, Result, Router, Session, get};
 use filoplume::session::MemoryStore;
 use filoplume_runtime::{Metrics, Server, ServerConfig};
 
@@ -216,6 +216,7 @@ fn app(waits: &Arc<Waits>) -> App {
         .post("/multipart", multipart)
         .get("/big", big)
         .get("/big/own", || big().to_owned())
+        .route("/big/compressed", get(|| noise().to_owned()).with(Compression::new()))
         .get("/brief", || {
             thread::sleep(QUERY);
             "brief"
@@ -231,6 +232,22 @@ fn app(waits: &Arc<Waits>) -> App {
 fn big() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| "x".repeat(BIG))
+}
+
+/// Returns a text that is hardly shorter when it is compressed. Sockets do not hold all of that.
+fn noise() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let mut state = 1_u64;
+        let letters = (0..2 * BIG).map(|_| {
+            // Xorshift, by Marsaglia.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            char::from(b'0' + u8::try_from(state % 64).unwrap_or_default())
+        });
+        letters.collect()
+    })
 }
 
 fn upload(mut body: Body) -> Result<String> {

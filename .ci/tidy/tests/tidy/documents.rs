@@ -68,6 +68,63 @@ fn the_guide_lists_the_optional_extractors() {
     assert_eq!(listed(&guide, "It is possible for"), implemented, "docs/guide/handlers.md");
 }
 
+/// The lists of features name all of them, and none that does not exist.
+#[test]
+fn the_lists_of_features_are_complete() {
+    let manifest = read("crates/filoplume/Cargo.toml");
+    let section = manifest.split_once("\n[features]\n").unwrap().1.split_once("\n[").unwrap().0;
+    let features: BTreeSet<&str> = section
+        .lines()
+        .filter(|line| line.starts_with(char::is_alphabetic))
+        .filter_map(|line| Some(line.split_once(" = ")?.0))
+        .filter(|name| *name != "default")
+        .collect();
+    assert!(features.len() > 20, "the features are no longer found: {features:?}");
+    let paragraph = |text: &str, start: &str| {
+        let rest = text.split_once(start).map(|(_, rest)| rest).unwrap_or_default();
+        rest.split("\n\n").next().unwrap_or_default().to_owned()
+    };
+    // The first column.
+    let table = |text: &str| {
+        let rest = text.split_once("| feature |").map(|(_, rest)| rest).unwrap_or_default();
+        let rows = rest.split("\n\n").next().unwrap_or_default().lines();
+        rows.filter_map(|row| row.strip_prefix("| ")?.split(" | ").next()).collect::<String>()
+    };
+    let lists = [
+        ("README.md", paragraph(&read("README.md"), "An app builds only what it uses.")),
+        (
+            "crates/filoplume/src/lib.rs",
+            paragraph(&read("crates/filoplume/src/lib.rs"), "# Features"),
+        ),
+        ("crates/filoplume/README.md", table(&read("crates/filoplume/README.md"))),
+        ("docs/guide/getting-started.md", table(&read("docs/guide/getting-started.md"))),
+    ];
+    let mut found = Vec::new();
+    for (path, list) in lists {
+        let named: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+        for feature in features.difference(&named) {
+            found.push(format!("{path} does not list the feature `{feature}`"));
+        }
+        for name in named.difference(&features) {
+            found.push(format!("{path} lists `{name}`, which is no feature"));
+        }
+    }
+    none(&found);
+}
+
+/// The list of what a plan can be.
+#[test]
+fn the_guide_names_methods_of_plans() {
+    let source = read("crates/runtime/src/service/mod.rs");
+    let guide = read("docs/guide/execution.md");
+    let items = guide.lines().filter_map(|line| line.strip_prefix("- `")?.split_once('`'));
+    let names: Vec<&str> = items.map(|(name, _)| name).collect();
+    assert!(names.len() >= 5, "the list is no longer found: {names:?}");
+    let missing: Vec<_> =
+        names.iter().filter(|name| !source.contains(&format!("pub fn {name}("))).collect();
+    assert!(missing.is_empty(), "docs/guide/execution.md: there is no `Plan::{missing:?}`");
+}
+
 /// `Type::function` must be a function in a file that mentions the type, and `Enum::Variant` must
 /// be two words of one file.
 #[test]
@@ -112,6 +169,21 @@ fn links_have_targets() {
             let path = link.split('#').next().unwrap_or_default();
             if !folder.join(path).exists() {
                 found.push(format!("{} links to {link}, which does not exist", document.path));
+            }
+        }
+    }
+    none(&found);
+}
+
+/// A README is in the package of its crate, which has no other documents.
+#[test]
+fn links_of_a_package_do_not_leave_it() {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let path = format!("crates/{}/README.md", entry.unwrap().file_name().to_str().unwrap());
+        for link in read(&path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.starts_with("..") {
+                found.push(format!("{path} links to {link}, which is not in the package"));
             }
         }
     }

@@ -227,7 +227,11 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (".ci/tidy/src", &[&["public_api"], &["examples"]]),
     (
         ".ci/tidy/tests/tidy",
-        &[&["source"], &["documents", "imports", "layout", "words"], &["layers"]],
+        &[
+            &["source"],
+            &["decisions", "dependencies", "documents", "imports", "layout", "words"],
+            &["layers"],
+        ],
     ),
 ];
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod decisions;
+mod dependencies;
 mod documents;
 mod imports;
 mod layers;

@@ -161,6 +161,8 @@ impl App {
         pattern: &str,
         handler: H,
     ) -> Self {
+        // Like in `get`, so that the compiler names the line that calls this method.
+        const { check_handler::<P, H>() };
         self.get(pattern, handler)
     }
 
@@ -379,6 +381,10 @@ impl App {
     /// Trusts these proxies to report the [address of the client](crate::ClientAddr). Default: no
     /// proxy is trusted, and the client is the peer of the connection.
     ///
+    /// The connections of these proxies do not count for
+    /// [`connections_per_client_max`](crate::ServerConfig::connections_per_client_max), nor do the
+    /// threads that wait for them: behind one address of a proxy are many clients.
+    ///
     /// ```no_run
     /// use filoplume::prelude::*;
     ///
@@ -471,14 +477,13 @@ impl App {
             record_panic_locations();
         }
         let is_development = settings.is_development;
-        let refusal_contents = RefusalContents::default();
         let app = BuiltApp {
             table,
             layers,
             settings,
             server_timing: if is_development { ServerTiming::Always } else { self.server_timing },
             config: self.config,
-            refusal_contents,
+            refusal_contents: RefusalContents::default(),
             shutdown_hooks: self.shutdown_hooks,
         };
         if !app.settings.is_development {

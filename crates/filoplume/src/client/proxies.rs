@@ -135,7 +135,8 @@ impl Proxies {
         }
     }
 
-    fn trusts(&self, ip: IpAddr) -> bool {
+    /// Returns whether a proxy with this address is trusted. IPv4 addresses are not mapped ones.
+    pub(crate) fn trusts(&self, ip: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(ip))
     }
 

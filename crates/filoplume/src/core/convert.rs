@@ -17,7 +17,8 @@ impl IntoResponse for Response {
     }
 }
 
-/// `Err` is answered with the response of the error.
+/// `Err` is answered with the response of the error. A status with a text, such as
+/// `Err((StatusCode::CONFLICT, "sold out"))`, is rendered like an [`Error`].
 impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
     const SAYS_STATUS: bool = T::SAYS_STATUS && E::SAYS_STATUS;
     const CHECKED: () = {
@@ -36,14 +37,15 @@ impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
     fn into_response(self) -> Result<Response> {
         match self {
             Ok(value) => value.into_response(),
-            Err(error) => error.into_response(),
+            Err(error) => error.into_error_response(),
         }
     }
 
     fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
         match self {
             Ok(value) => value.into_conditional_response(conditions),
-            Err(error) => error.into_conditional_response(conditions),
+            Err(error) if E::IS_CONDITIONAL => error.into_conditional_response(conditions),
+            Err(error) => error.into_error_response(),
         }
     }
 }
@@ -94,20 +96,28 @@ impl IntoResponse for () {
     fn into_response(self) -> Result<Response> {
         Ok(Response::default())
     }
+
+    fn into_error(self, status: StatusCode) -> Result<Error, Self> {
+        Ok(Error::from_status(status))
+    }
 }
 
 /// Becomes a response without content. An error status is rendered like an [`Error`].
 impl IntoResponse for StatusCode {
     fn into_response(self) -> Result<Response> {
-        if self.is_client_error() || self.is_server_error() {
+        if is_error(self) {
             return Err(Error::from_status(self));
         }
         Ok(Response::new(self.as_u16()))
     }
 }
 
+fn is_error(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
+}
+
 macro_rules! texts {
-    ($($type:ty => $convert:expr),+ $(,)?) => {
+    ($($type:ty => $bytes:expr, $text:expr;)+) => {
         $(
             /// Becomes `text/plain; charset=utf-8`.
             impl IntoResponse for $type {
@@ -116,8 +126,16 @@ macro_rules! texts {
                 #[inline]
                 fn into_response(self) -> Result<Response> {
                     let mut response = Response::default();
-                    response.set_text($convert(self));
+                    response.set_text($bytes(self));
                     Ok(response)
+                }
+
+                fn into_error(self, status: StatusCode) -> Result<Error, Self> {
+                    if self.is_empty() {
+                        return Ok(Error::from_status(status));
+                    }
+                    let text: Cow<'static, str> = $text(self);
+                    Ok(Error::new(status, text))
                 }
             }
         )+
@@ -125,13 +143,14 @@ macro_rules! texts {
 }
 
 texts! {
-    &'static str => Bytes::from,
-    String => Bytes::from,
+    &'static str => Bytes::from, Cow::from;
+    String => Bytes::from, Cow::from;
     Box<str> => |text: Self| Bytes::from(String::from(text)),
+        |text: Self| String::from(text).into();
     Cow<'static, str> => |text: Self| match text {
         Cow::Borrowed(text) => Bytes::from(text),
         Cow::Owned(text) => Bytes::from(text),
-    },
+    }, Cow::from;
 }
 
 macro_rules! octets {
@@ -177,6 +196,17 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
         response.set_status(status.as_u16());
         Ok(response)
     }
+
+    fn into_error_response(self) -> Result<Response> {
+        let (status, value) = self;
+        if !is_error(status) {
+            return (status, value).into_response();
+        }
+        match value.into_error(status) {
+            Ok(error) => Err(error),
+            Err(value) => (status, value).into_response(),
+        }
+    }
 }
 
 /// Sets the headers, replacing those of the same name.
@@ -196,6 +226,29 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
         let (headers, value) = self;
         set_headers(value.into_conditional_response(conditions)?, headers)
     }
+
+    fn into_error(self, status: StatusCode) -> Result<Error, Self> {
+        let (headers, value) = self;
+        if headers.iter().any(|(name, _)| is_content_type(name.as_ref())) {
+            return Err((headers, value));
+        }
+        match value.into_error(status) {
+            Ok(error) => Ok(with_headers(error, &headers)),
+            Err(value) => Err((headers, value)),
+        }
+    }
+}
+
+/// A text with a content type of its own is sent as it is.
+fn is_content_type(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-type")
+}
+
+fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(error: Error, headers: &[(N, V)]) -> Error {
+    let mut headers = headers.iter();
+    headers
+        .try_fold(error, |error, (name, value)| error.with_header(name.as_ref(), value))
+        .unwrap_or_else(Error::internal)
 }
 
 fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
@@ -223,6 +276,17 @@ impl<T: IntoResponse> IntoResponse for (Headers, T) {
         let (headers, value) = self;
         add_headers(value.into_conditional_response(conditions)?, &headers)
     }
+
+    fn into_error(self, status: StatusCode) -> Result<Error, Self> {
+        let (headers, value) = self;
+        if headers.contains("content-type") {
+            return Err((headers, value));
+        }
+        match value.into_error(status) {
+            Ok(error) => Ok(with_headers(error, &headers.iter().collect::<Vec<_>>())),
+            Err(value) => Err((headers, value)),
+        }
+    }
 }
 
 fn add_headers(mut response: Response, headers: &Headers) -> Result<Response> {
@@ -241,5 +305,10 @@ where
     fn into_response(self) -> Result<Response> {
         let (status, headers, value) = self;
         (status, (headers, value)).into_response()
+    }
+
+    fn into_error_response(self) -> Result<Response> {
+        let (status, headers, value) = self;
+        (status, (headers, value)).into_error_response()
     }
 }

@@ -28,6 +28,12 @@ impl EngineRefusal {
                  The limit is `ServerConfig::spooled_bytes_max`, and the folder \
                  `ServerConfig::spool_folder`. The log has errors of the disk."
             }
+            Refusal::Descriptors => {
+                "The engine refused the request before its handler was called: files that are \
+                 sent, contents that wait in files and contents that handlers read hold the \
+                 descriptors that are not reserved, or this client holds an eighth of them. Raise \
+                 the limit of open files of the process (`ulimit -n`, or `LimitNOFILE` of systemd)."
+            }
             Refusal::ClientThreads => {
                 "The engine refused the request before its handler was called: an eighth of the \
                  threads already read contents of this client. \

@@ -48,8 +48,8 @@ use super::takes::Takes;
     note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, \
             `State<T>`, `Request`, `String`",
     note = "extractors are owned: `Request` and `String`, not `&Request` and `&str`",
-    note = "extract a capture of the path with `Path(value): Path<{Self}>`, and a state of \
-            the app with `State(value): State<{Self}>`"
+    note = "a capture of the path is `Path(value): Path<T>` with an owned type, such as `u64` or \
+            `String`; a value that was passed to `.state(..)` is `State(value): State<T>`"
 )]
 pub trait FromRequest: Sized {
     /// What it takes from the request. Two parameters of one handler cannot both take the content:
@@ -100,3 +100,9 @@ pub(crate) trait Rejection: StdError + Send + Sync + Sized + 'static {
 pub(crate) fn reject<R: Rejection>(rejection: R) -> Error {
     rejection.describe().with_source(rejection)
 }
+
+/// A form field that is for middleware, which has checked it. [`Form`](crate::extract::Form) leaves
+/// it out, so that the type of the form need not have it.
+#[cfg(all(feature = "form", feature = "sessions"))]
+#[derive(Clone, Copy)]
+pub(crate) struct CheckedField(pub(crate) &'static str);

@@ -31,6 +31,8 @@ use super::takes::{check_takes, most};
     label = "not a handler",
     note = "a handler is a closure or function with up to twelve parameters; combine more of them \
             in a type that implements `FromRequest`",
+    note = "pass the handler itself, without calling it: `.get(\"/\", hello)`; a value of \
+            `get(..)` or `post(..)` belongs into `.route(\"/\", get(hello))`",
     note = "write the type of each parameter: `|Path(id): Path<u64>, State(db): State<Db>|`",
     note = "several threads may call a handler at once: put shared data that it changes into a \
             `Mutex` or an atomic, and clone captured values before you move them out"
@@ -141,7 +143,7 @@ macro_rules! handlers {
                 Ok(($(
                     match $parameter::from_request(&mut request, context) {
                         Ok(value) => value,
-                        Err(rejection) => return Err(rejection.into_response()),
+                        Err(rejection) => return Err(rejection.into_error_response()),
                     },
                 )*))
             }

@@ -1,5 +1,6 @@
 //! The trait of middleware, and `Next`, which calls the rest of the chain.
 
+use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -75,7 +76,31 @@ where
 }
 
 /// Middleware as routes and apps store it.
-pub(crate) type Layer = Arc<dyn Middleware>;
+pub(crate) type Layer = Arc<dyn NamedMiddleware>;
+
+/// Middleware whose type is known where it is stored.
+pub(crate) trait NamedMiddleware: Middleware {
+    /// Returns the type.
+    fn kind(&self) -> TypeId;
+
+    /// Returns the name of the type or function, or `a closure`.
+    fn name(&self) -> String;
+}
+
+impl<M: Middleware> NamedMiddleware for M {
+    fn kind(&self) -> TypeId {
+        TypeId::of::<M>()
+    }
+
+    fn name(&self) -> String {
+        let name = std::any::type_name::<M>();
+        let name = name.split('<').next().unwrap_or(name);
+        match name.rsplit("::").next().unwrap_or(name) {
+            "{{closure}}" => "a closure".to_owned(),
+            short => short.to_owned(),
+        }
+    }
+}
 
 /// The rest of the chain: the remaining middleware, and then the handler.
 ///

@@ -30,7 +30,9 @@ use super::takes::Takes;
     note = "`Option` works with `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, \
             `Bearer`, `Claims<T>`, `ClientCertificate`",
     note = "in queries and forms make the fields optional: `struct Search {{ page: Option<u32> }}` \
-            with `Query<Search>`"
+            with `Query<Search>`",
+    note = "an extractor of your own: take `user: Result<User, E>`, where `E` is its `Rejection`, \
+            or write `impl filoplume::extract::ExtractOptional for User`"
 )]
 pub trait ExtractOptional: FromRequest {
     /// Extracts the value, or returns `None` if it is missing.

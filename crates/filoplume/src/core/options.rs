@@ -1,6 +1,7 @@
 //! The options of a route, which are collected at start-up from its handler, its middleware and the
 //! program.
 
+mod contradictions;
 mod promises;
 
 use std::any::TypeId;
@@ -55,6 +56,8 @@ pub struct RouteOptions {
     coded_content: CodedContent,
     execution: Execution,
     permits: Option<Permits>,
+    /// The permits of another kind that the route was also told to use.
+    second_permits: Option<Permits>,
     /// Whether the requests of the app are counted and measured.
     pub(crate) is_observed: bool,
     promises: Promises,
@@ -94,6 +97,7 @@ impl RouteOptions {
             coded_content: CodedContent::default(),
             execution: Execution::default(),
             permits: None,
+            second_permits: None,
             is_observed: false,
             promises: Promises::default(),
             capture_checks: Vec::new(),
@@ -134,7 +138,8 @@ impl RouteOptions {
     }
 
     /// Calls the handler only while it holds one of these permits: see
-    /// [`Route::uses`](crate::Route::uses). A route that uses two kinds of permits is a mistake.
+    /// [`Route::uses`](crate::Route::uses). A route that uses two kinds of permits is a mistake. So
+    /// is one whose handler reads a content as it arrives.
     ///
     /// ```
     /// use filoplume::Permits;
@@ -153,41 +158,15 @@ impl RouteOptions {
             ));
         }
         match &self.permits {
-            Some(first) if first != permits => {
-                let (first, second) = (first.name().to_owned(), permits.name());
-                self.mistake(format!(
-                    "the route uses the permits \"{first}\" and \"{second}\": a route can use only \
-                     one kind"
-                ))
-            }
-            _ => {
-                self.permits = Some(permits.clone());
-                self
-            }
+            Some(first) if first != permits => self.second_permits = Some(permits.clone()),
+            _ => self.permits = Some(permits.clone()),
         }
+        self
     }
 
     /// Returns the permits that the route uses.
     pub(crate) fn permits(&self) -> Option<&Permits> {
         self.permits.as_ref()
-    }
-
-    /// Returns the mistake if these options exclude each other.
-    pub(crate) fn contradiction(&self) -> Option<String> {
-        #[cfg(feature = "spool")]
-        if self.promises.is_spooled && self.takes == Takes::Content {
-            return Some(
-                "the route is spooled, but a parameter collects the content in memory: take it as \
-                 `Body`, `Multipart` or `Request`, or leave out `spooled()`"
-                    .to_owned(),
-            );
-        }
-        let permits = self.permits.as_ref().filter(|_| self.promises.is_vital)?;
-        Some(format!(
-            "the route is vital and uses the permits \"{}\": it would wait for requests that hold \
-             them",
-            permits.name()
-        ))
     }
 
     /// Requires a state of this type. An app without one does not start.

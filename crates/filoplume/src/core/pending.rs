@@ -17,7 +17,17 @@ impl Context<'_> {
         let method = self.asked.method().as_str();
         note_caught_panic();
         let panicked = Panicked::caught(panic);
-        tracing::error!(method, route, panic = panicked.message, "a handler panicked");
+        if let Some(left_out) = self.settings.throttles.panics.admit(route) {
+            let message = &*panicked.message;
+            tracing::error!(
+                method,
+                route,
+                panic = message,
+                left_out = left_out.field(),
+                "a handler panicked"
+            );
+            log_without_subscriber(&format!("{method} {route} panicked: {message}{left_out}"));
+        }
         Error::internal(panicked).into_pending_response()
     }
 
@@ -30,22 +40,30 @@ impl Context<'_> {
             Err(error) => error,
         };
         if error.status().is_server_error() {
-            let route = self.route().unwrap_or("no route");
-            let method = self.asked.method().as_str();
-            tracing::error!(
-                method,
-                route,
-                status = error.status().as_u16(),
-                error = error.in_one_line(),
-                "a request failed"
-            );
-            log_without_subscriber(&format!("{method} {route} failed: {}", error.in_one_line()));
-            if let Some(advice) = error.lost_response_advice() {
-                tracing::warn!(method, route, "{advice}");
-                log_without_subscriber(&advice);
-            }
+            self.log(&error);
         }
         error.into_pending_response()
+    }
+
+    #[cold]
+    fn log(self, error: &Error) {
+        let route = self.route().unwrap_or("no route");
+        let Some(left_out) = self.settings.throttles.failures.admit(route) else { return };
+        let method = self.asked.method().as_str();
+        let in_one_line = error.in_one_line();
+        tracing::error!(
+            method,
+            route,
+            status = error.status().as_u16(),
+            error = in_one_line,
+            left_out = left_out.field(),
+            "a request failed"
+        );
+        log_without_subscriber(&format!("{method} {route} failed: {in_one_line}{left_out}"));
+        if let Some(advice) = error.lost_response_advice() {
+            tracing::warn!(method, route, "{advice}");
+            log_without_subscriber(&advice);
+        }
     }
 
     fn map_error(self, error: Error) -> Error {

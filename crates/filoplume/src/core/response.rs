@@ -1,8 +1,8 @@
 //! The trait of types that become responses.
 
-use filoplume_runtime::{Request, Response};
+use filoplume_runtime::{Request, Response, StatusCode};
 
-use super::error::Result;
+use super::error::{Error, Result};
 use crate::semantics::conditional::RequestConditions;
 
 /// A type that can be converted into a response.
@@ -96,7 +96,7 @@ pub trait IntoResponse {
     ///     });
     /// let client = app.test();
     /// client.get("/tea").send().assert_status(404);
-    /// client.get("/milk").send().assert_status(404).assert_text("no milk");
+    /// client.get("/milk").send().assert_status(404).assert_contains("no milk");
     /// ```
     const SAYS_STATUS: bool = true;
 
@@ -129,6 +129,27 @@ pub trait IntoResponse {
         let _ = conditions;
         self.into_response()
     }
+
+    /// Converts the error of a `Result` into the response. It differs from
+    /// [`into_response`](Self::into_response) for a status with a text: as an error it is rendered
+    /// like an [`Error`](crate::Error), as a value it is sent as it is.
+    #[doc(hidden)]
+    fn into_error_response(self) -> Result<Response>
+    where
+        Self: Sized,
+    {
+        self.into_response()
+    }
+
+    /// Returns the error that has this value as its text, or the value if it is no plain text.
+    #[doc(hidden)]
+    fn into_error(self, status: StatusCode) -> Result<Error, Self>
+    where
+        Self: Sized,
+    {
+        let _ = status;
+        Err(self)
+    }
 }
 
 /// Calls `answer` with the request, and converts its result into a response.
@@ -156,12 +177,14 @@ pub(crate) fn respond<R: IntoResponse>(
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a `Result` that a handler returns",
     label = "its error cannot be converted into a response",
-    note = "return `filoplume::Result<T>`: `?` turns every `std::error::Error` into an `Error`, \
-            which is a `500` that is logged",
-    note = "choose another status with \
-            `.map_err(|error| Error::bad_request(error.to_string()))?`; your own error type sets \
-            it with `impl IntoResponse`",
-    note = "convert a `Box<dyn std::error::Error>` with `.map_err(Error::internal)?`"
+    note = "return `filoplume::Result<T>`: `?` turns every type that implements \
+            `std::error::Error` into an `Error`, which is a `500` that is logged",
+    note = "an error type of your own sets its status with `impl IntoResponse`",
+    note = "choose the status of another error with \
+            `.map_err(|error| Error::bad_request(error.to_string()))?`",
+    note = "convert `anyhow::Error` and `Box<dyn Error + Send + Sync>` with \
+            `.map_err(Error::internal)?`, and `Box<dyn Error>` with \
+            `.map_err(|error| Error::internal(error.to_string()))?`"
 )]
 pub trait ErrorResponse: IntoResponse {}
 

@@ -9,6 +9,7 @@ use super::asked::Asked;
 use super::error::{Error, Responder};
 use super::states::States;
 use crate::client::Proxies;
+use crate::log::Throttles;
 use crate::observe::Observer;
 
 /// The settings of an app that do not belong to its routes.
@@ -27,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) monitor: Arc<OnceLock<Monitor>>,
     /// What is known of the requests, if anything asks for it.
     pub(crate) observer: Option<Arc<Observer>>,
+    /// For lines in the log about the requests of a route.
+    pub(crate) throttles: Throttles,
 }
 
 /// Maps errors of a type that the program chose.

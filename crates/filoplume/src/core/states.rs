@@ -1,6 +1,7 @@
 //! The states of an app or a router.
 
 use std::any::{Any, TypeId};
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::names::type_name_of;
@@ -11,6 +12,8 @@ pub(crate) struct States {
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     /// The names of the types, in the same order.
     names: Vec<String>,
+    /// The lines that added the values, in the same order.
+    written_at: Vec<&'static Location<'static>>,
 }
 
 /// A value that threads can share.
@@ -32,13 +35,19 @@ pub trait Shared: Send + Sync {}
 impl<T: Send + Sync> Shared for T {}
 
 impl States {
-    /// Adds a value. Returns the name of its type if there already was a value of that type.
-    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> Option<String> {
+    /// Adds a value. If there is one of that type already, returns the line that added it.
+    pub(crate) fn insert<T: Send + Sync + 'static>(
+        &mut self,
+        value: T,
+        written_at: &'static Location<'static>,
+    ) -> Option<&'static Location<'static>> {
         let id = TypeId::of::<T>();
-        let is_taken = self.has(id);
+        let taken = self.values.iter().position(|(of, _)| *of == id);
+        let first = taken.and_then(|index| self.written_at.get(index)).copied();
         self.values.push((id, Arc::new(value)));
         self.names.push(type_name_of::<T>());
-        is_taken.then(type_name_of::<T>)
+        self.written_at.push(written_at);
+        first
     }
 
     pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
@@ -60,5 +69,6 @@ impl States {
     pub(crate) fn extend_outer(&mut self, outer: &Self) {
         self.values.extend(outer.values.iter().cloned());
         self.names.extend_from_slice(&outer.names);
+        self.written_at.extend_from_slice(&outer.written_at);
     }
 }

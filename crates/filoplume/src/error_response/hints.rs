@@ -80,6 +80,9 @@ fn internal(error: &Error) -> Option<String> {
                 .to_owned(),
         );
     }
+    if let Some(hint) = error.hint() {
+        return Some(hint.to_owned());
+    }
     let io_error = error.downcast_ref::<io::Error>();
     if io_error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let folder =

@@ -16,6 +16,7 @@ use crate::core::ErrorFormat;
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::route::CompiledRoute;
+use crate::log::Throttle;
 use crate::semantics::vary::add_vary;
 
 /// The contents of an error response, independent of the format.
@@ -47,7 +48,11 @@ pub(crate) fn render(
         // The panic hook has printed the location. Changes that middleware made to the response are
         // kept.
         presented.unwrap_or_else(|_| {
-            tracing::error!("the closure of `present_errors` panicked");
+            static LOG: Throttle = Throttle::new();
+            if let Some(left_out) = LOG.admit() {
+                let left_out = left_out.field();
+                tracing::error!(left_out, "the closure of `present_errors` panicked");
+            }
             note_caught_panic();
             None
         })

@@ -28,7 +28,7 @@ impl FromRequest for Bytes {
         request: &mut Request,
         context: &Context<'_>,
     ) -> Result<Self, ContentRejection> {
-        refuse_coded(request)?;
+        check_content(request)?;
         let bytes_max = context.content_bytes_max().unwrap_or(CONTENT_BYTES_MAX);
         let body = std::mem::take(request.body_mut());
         body.into_bytes(bytes_max).map_err(|error| ContentRejection::of_read(error, bytes_max))
@@ -63,7 +63,10 @@ impl FromRequest for String {
 }
 
 /// Refuses content that no middleware has decoded. Its bytes would not be what the handler expects.
-pub(super) fn refuse_coded(request: &Request) -> Result<(), ContentRejection> {
+pub(super) fn check_content(request: &Request) -> Result<(), ContentRejection> {
+    if request.content_was_read() {
+        return Err(ContentRejection::AlreadyRead);
+    }
     let is_empty = || request.content_length() == Some(0);
     if is_coded(request.headers().get_all("content-encoding")) && !is_empty() {
         return Err(ContentRejection::Coded);
@@ -103,6 +106,9 @@ pub enum ContentRejection {
         /// The maximum length in bytes.
         bytes_max: u64,
     },
+    /// Middleware or another extractor has read the content, and has not put it back. This is a bug
+    /// in the program.
+    AlreadyRead,
     /// It did not arrive in time.
     TimedOut,
     /// It has a `Content-Encoding` that no middleware has decoded.
@@ -151,6 +157,10 @@ impl fmt::Display for ContentRejection {
             Self::Coded => f.write_str(
                 "this route does not decode content: send it without `content-encoding`",
             ),
+            Self::AlreadyRead => f.write_str(
+                "middleware or another extractor has read the content: put it back with \
+                 `request.body_mut().unread(&bytes)`",
+            ),
             Self::Broken(error) if is_wrongly_coded(error) => CodedContentError.fmt(f),
             Self::Broken(_) => f.write_str("the content could not be read"),
             Self::NotUtf8 { at } => write!(f, "the content is not UTF-8 from byte {at} on"),
@@ -162,7 +172,11 @@ impl StdError for ContentRejection {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Broken(error) => Some(&**error),
-            Self::TooLong { .. } | Self::TimedOut | Self::Coded | Self::NotUtf8 { .. } => None,
+            Self::TooLong { .. }
+            | Self::TimedOut
+            | Self::Coded
+            | Self::AlreadyRead
+            | Self::NotUtf8 { .. } => None,
         }
     }
 }
@@ -177,6 +191,8 @@ impl Rejection for ContentRejection {
                 // No coding is accepted (RFC 7694, 3).
                 return error.with_known_header("accept-encoding", "identity");
             }
+            // The reason is for the log.
+            Self::AlreadyRead => return Error::from_status(StatusCode::INTERNAL_SERVER_ERROR),
             Self::Broken(_) | Self::NotUtf8 { .. } => StatusCode::BAD_REQUEST,
         };
         Error::new(status, self.to_string())

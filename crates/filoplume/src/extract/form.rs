@@ -13,6 +13,8 @@ use super::urlencoded::{self, FieldsError};
 use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
+#[cfg(feature = "sessions")]
+use crate::core::extract::CheckedField;
 use crate::core::options::RouteOptions;
 use crate::semantics::media_type::essence;
 
@@ -73,6 +75,11 @@ impl<T: DeserializeOwned> FromRequest for Form<T> {
             return Err(FormRejection::ContentType);
         }
         let content = Bytes::from_request(request, context).map_err(FormRejection::Content)?;
+        #[cfg(feature = "sessions")]
+        let content = match request.extensions().get::<CheckedField>() {
+            Some(CheckedField(field)) => without_field(content, field),
+            None => content,
+        };
         urlencoded::read(&content).map(Self).map_err(FormRejection::Fields)
     }
 
@@ -102,6 +109,17 @@ impl<T: DeserializeOwned> ExtractOptional for Form<T> {
 /// 9110, 9.3.1).
 fn is_in_query(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
+}
+
+/// Removes the pairs of a field from an encoded form.
+#[cfg(feature = "sessions")]
+fn without_field(form: Bytes, field: &str) -> Bytes {
+    let is_field = |pair: &[u8]| pair.split(|&byte| byte == b'=').next() == Some(field.as_bytes());
+    if !form.split(|&byte| byte == b'&').any(is_field) {
+        return form;
+    }
+    let pairs = form.split(|&byte| byte == b'&').filter(|pair| !is_field(pair));
+    pairs.collect::<Vec<_>>().join(&b'&').into()
 }
 
 impl<T> Deref for Form<T> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use filoplume_runtime::{Request, Response, StatusCode};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::serde_error::{field_path, shortened};
 use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
@@ -64,8 +64,8 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
         }
         let content = Bytes::from_request(request, context).map_err(JsonRejection::Content)?;
         let mut deserializer = serde_json::Deserializer::from_slice(&content);
-        let value =
-            serde_path_to_error::deserialize(&mut deserializer).map_err(JsonRejection::of)?;
+        let value = serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| JsonRejection::of(error, &content))?;
         deserializer.end().map_err(|error| JsonRejection::Syntax(Arc::new(error)))?;
         Ok(Self(value))
     }
@@ -158,12 +158,16 @@ pub enum JsonRejection {
 }
 
 impl JsonRejection {
-    fn of(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
+    fn of(error: serde_path_to_error::Error<serde_json::Error>, content: &[u8]) -> Self {
         let message = error.inner().to_string();
         let field = field_path(error.path(), &message);
         let source = Arc::new(error.into_inner());
         if !source.is_data() {
             return Self::Syntax(source);
+        }
+        // A value of the wrong type ends the parser, so what follows has not been read yet.
+        if let Err(error) = serde_json::from_slice::<IgnoredAny>(content) {
+            return Self::Syntax(Arc::new(error));
         }
         let short = shortened(message.clone());
         if short == message {

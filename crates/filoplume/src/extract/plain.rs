@@ -7,7 +7,7 @@ use std::fmt;
 
 use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
 
-use super::content::refuse_coded;
+use super::content::check_content;
 use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
@@ -31,7 +31,7 @@ impl FromRequest for Body {
     type Rejection = ContentRejection;
 
     fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, ContentRejection> {
-        refuse_coded(request)?;
+        check_content(request)?;
         Ok(std::mem::take(request.body_mut()))
     }
 }

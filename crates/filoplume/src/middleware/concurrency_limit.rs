@@ -1,15 +1,16 @@
 //! A limit on concurrent requests.
 
+mod sending;
+
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{FileBody, Request, Response, ResponseBody, StatusCode};
-use parking_lot::{Condvar, Mutex};
+use filoplume_runtime::{Request, Response, ResponseBody, StatusCode};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use self::sending::{PlaceReader, SendingPlace};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
@@ -17,6 +18,12 @@ use crate::middleware::client_network::client_network;
 
 /// Longest wait. No client waits longer for a response, and the clock can express it.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// How long a refused request counts as one that waits: its client was asked to come again.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+
+/// How often a request that waits looks for places of clients that have become too slow.
+const LATE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Limits the number of requests that run at once. Further ones get a `503` with `Retry-After`.
 ///
@@ -33,9 +40,19 @@ const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// app.test().get("/thumbnail").send().assert_status(200);
 /// ```
 ///
-/// A request counts until it is answered, also if its handler panics. If the response is a stream,
-/// it counts until the stream is sent or dropped. A connection that is upgraded after a `101` no
-/// longer counts.
+/// A request counts until its handler has returned or panicked. If the response is read from a
+/// reader of the program, such as [`Reader`](crate::response::Reader), it counts until that is sent
+/// or dropped. A file does not count while it is sent, and neither does a connection that is
+/// upgraded after a `101`.
+///
+/// Slow clients do not keep their places from others. While requests wait for a place, or have been
+/// refused in the last ten seconds:
+///
+/// - A content that the handler reads as it arrives must arrive with 64 KiB per second, and with no
+///   pause of more than a second. Otherwise reading it fails with `TimedOut`, which is a `408`.
+/// - A client must take a response from a reader with 64 KiB per second, and with no pause of more
+///   than five seconds. Otherwise its place goes to another request, and the response is cut short
+///   when its next part is wanted.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     limiter: Arc<Limiter>,
@@ -114,6 +131,10 @@ impl Middleware for ConcurrencyLimit {
             let seconds = whole_seconds(self.retry_after);
             full.into_error().with_known_header("retry-after", seconds.to_string())
         })?;
+        let held = Arc::downgrade(&permit);
+        request.press_content_when(move || {
+            held.upgrade().is_some_and(|permit| permit.limiter.is_waited_for())
+        });
         let mut response = next.run(request);
         hold_permit_while_sent(response.body_mut(), permit);
         Ok(response)
@@ -131,50 +152,29 @@ pub(crate) fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).max(1)
 }
 
-/// Keeps the permit while a streamed body is read. Otherwise the permit is released here.
-fn hold_permit_while_sent(body: &mut ResponseBody, permit: Permit) {
+/// Keeps the permit while a body is read from a reader of the program. Otherwise the permit is
+/// released here: bytes are there already, and the system sends files.
+fn hold_permit_while_sent(body: &mut ResponseBody, permit: Arc<Permit>) {
+    let held = move |reader| {
+        let limiter = Arc::clone(&permit.limiter);
+        let place = Arc::new(SendingPlace::new(permit, Instant::now()));
+        limiter.add_sending(&place);
+        Box::new(PlaceReader { reader, place })
+    };
     *body = match std::mem::take(body) {
-        ResponseBody::Sized { reader, length } => ResponseBody::Sized {
-            reader: Box::new(PermitReader { reader, _permit: permit }),
-            length,
-        },
-        ResponseBody::File { content, length } => ResponseBody::File {
-            content: Box::new(PermitReader { reader: content, _permit: permit }),
-            length,
-        },
-        ResponseBody::Unsized(reader) => {
-            ResponseBody::Unsized(Box::new(PermitReader { reader, _permit: permit }))
+        ResponseBody::Sized { reader, length } => {
+            ResponseBody::Sized { reader: held(reader), length }
         }
+        ResponseBody::Unsized(reader) => ResponseBody::Unsized(held(reader)),
         whole => whole,
     };
-}
-
-/// A reader that holds a permit until it is dropped.
-struct PermitReader<R> {
-    reader: R,
-    _permit: Permit,
-}
-
-impl<R: Read> Read for PermitReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.reader.read(buffer)
-    }
-}
-
-impl<R: FileBody> FileBody for PermitReader<R> {
-    fn part(&self) -> Option<(&File, u64)> {
-        self.reader.part()
-    }
-
-    fn advance(&mut self, bytes: u64) -> io::Result<()> {
-        self.reader.advance(bytes)
-    }
 }
 
 /// Counts the requests that run or wait.
 #[derive(Debug)]
 struct Limiter {
     running_max: usize,
+    /// No permit and no [`SendingPlace`] is dropped while it is locked.
     counts: Mutex<Counts>,
     /// Notified when a permit is released while requests are waiting.
     released: Condvar,
@@ -184,6 +184,10 @@ struct Limiter {
 struct Counts {
     running: usize,
     waiting: usize,
+    /// When a request was last refused because all places were taken.
+    refused_at: Option<Instant>,
+    /// The places of responses that are being sent. Each has one of `running`, unless it is gone.
+    sending: Vec<Weak<SendingPlace>>,
     /// Running and waiting requests per client. Clients without requests are removed, so the map is
     /// bounded by the number of requests.
     clients: HashMap<IpAddr, usize>,
@@ -242,30 +246,75 @@ impl Limiter {
         limiter: &Arc<Self>,
         client: Option<ClientLimit>,
         wait: Option<Wait>,
-    ) -> Result<Permit, LimitReached> {
+    ) -> Result<Arc<Permit>, LimitReached> {
         let mut counts = limiter.counts.lock();
         if let Some(client) = client {
             counts.add(client)?;
         }
         let client = client.map(|client| client.network);
         if counts.running >= limiter.running_max {
+            limiter.take_late_place(&mut counts);
+        }
+        if counts.running >= limiter.running_max {
             if let Some(wait) = wait.filter(|wait| counts.waiting < wait.waiting_max) {
                 let deadline = Instant::now() + wait.timeout.min(WAIT_MAX);
                 counts.waiting += 1;
-                while counts.running >= limiter.running_max {
-                    if limiter.released.wait_until(&mut counts, deadline).timed_out() {
-                        break;
-                    }
-                }
+                limiter.wait_until(&mut counts, deadline);
                 counts.waiting -= 1;
             }
             if counts.running >= limiter.running_max {
+                counts.refused_at = Some(Instant::now());
                 counts.remove(client);
                 return Err(LimitReached::Total);
             }
         }
         counts.running += 1;
-        Ok(Permit { limiter: Arc::clone(limiter), client })
+        drop(counts);
+        Ok(Arc::new(Permit { limiter: Arc::clone(limiter), client }))
+    }
+
+    fn wait_until(&self, counts: &mut MutexGuard<'_, Counts>, deadline: Instant) {
+        while counts.running >= self.running_max {
+            let now = Instant::now();
+            if now >= deadline {
+                return;
+            }
+            let is_sending = !counts.sending.is_empty();
+            let until = if is_sending { deadline.min(now + LATE_CHECK_INTERVAL) } else { deadline };
+            self.released.wait_until(counts, until);
+            if counts.running >= self.running_max {
+                self.take_late_place(counts);
+            }
+        }
+    }
+
+    /// Takes the place of a client that takes its response too slowly, if there is one.
+    fn take_late_place(&self, counts: &mut MutexGuard<'_, Counts>) {
+        if counts.sending.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let places: Vec<_> = counts.sending.iter().filter_map(Weak::upgrade).collect();
+        // A reader may have ended meanwhile, so each of these can be the last owner of its permit,
+        // and dropping a permit takes the lock.
+        MutexGuard::unlocked(counts, move || {
+            let late = places.iter().find_map(|place| place.take_if_late(now));
+            drop((late, places));
+        });
+    }
+
+    /// Registers a response that is being sent.
+    fn add_sending(&self, place: &Arc<SendingPlace>) {
+        let mut counts = self.counts.lock();
+        // There are at most as many as there are places, so this is short.
+        counts.sending.retain(|other| other.strong_count() > 0);
+        counts.sending.push(Arc::downgrade(place));
+    }
+
+    /// Returns whether others wait for a place, or were refused a moment ago.
+    fn is_waited_for(&self) -> bool {
+        let counts = self.counts.lock();
+        counts.waiting > 0 || counts.refused_at.is_some_and(|at| at.elapsed() < REFUSED_FOR)
     }
 }
 
@@ -290,8 +339,12 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::{self, Read};
     use std::sync::mpsc;
     use std::thread;
+
+    use filoplume_runtime::FileBody;
 
     use super::*;
 
@@ -380,6 +433,45 @@ mod tests {
         assert_eq!(limiter.counts.lock().running, 1);
         drop(reader);
         assert_eq!(limiter.counts.lock().running, 0);
+    }
+
+    #[test]
+    fn a_body_that_is_there_holds_no_permit() {
+        /// A file that nobody reads.
+        struct NoFile;
+        impl Read for NoFile {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Ok(0)
+            }
+        }
+        impl FileBody for NoFile {
+            fn part(&self) -> Option<(&File, u64)> {
+                None
+            }
+
+            fn advance(&mut self, _: u64) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let limiter = limiter(1);
+        let file = ResponseBody::File { content: Box::new(NoFile), length: 1 };
+        for mut body in [ResponseBody::Bytes("text".into()), ResponseBody::Empty, file] {
+            let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
+            hold_permit_while_sent(&mut body, permit);
+            assert_eq!(limiter.counts.lock().running, 0);
+        }
+    }
+
+    #[test]
+    fn a_place_is_waited_for_while_a_request_waits_and_after_a_refusal() {
+        let limiter = limiter(1);
+        let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
+        assert!(!limiter.is_waited_for());
+        assert!(Limiter::acquire(&limiter, None, None).is_err());
+        assert!(limiter.is_waited_for());
+        limiter.counts.lock().refused_at = Instant::now().checked_sub(REFUSED_FOR);
+        assert!(!limiter.is_waited_for(), "the client does not come again");
+        drop(permit);
     }
 
     #[test]

@@ -1,33 +1,36 @@
 //! Protection against cross-site request forgery (CSRF).
 
+mod token;
+
+use std::error::Error as StdError;
 use std::fmt;
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use filoplume_runtime::{Body, Method, Request, Response};
 use percent_encoding::percent_decode_str;
-use serde::ser::{Serialize, Serializer};
-use subtle::ConstantTimeEq;
 
+pub use self::token::CsrfToken;
+use self::token::is_token_of;
+use crate::client::is_over_tls;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::extract::FromRequest;
+#[cfg(feature = "form")]
+use crate::core::extract::CheckedField;
+use crate::core::extract::reject;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::core::takes::Takes;
 use crate::extract::ContentRejection;
+use crate::log::log_without_subscriber;
 use crate::semantics::origin::is_origin_of;
-use crate::session::{Session, random_token};
+use crate::session::Session;
 
 /// The header in which scripts send the token.
 pub(crate) const HEADER: &str = "x-csrf-token";
 
 /// The field in which forms send the token.
 pub(crate) const FIELD: &str = "_csrf";
-
-/// Length in bytes of a session's secret, and of the pad that masks it.
-const SECRET_BYTES: usize = 32;
 
 /// How much of a multipart form is searched for the token. The field comes first, and its part has
 /// some 250 bytes.
@@ -67,12 +70,20 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// session takes over the secret, so that open pages stay valid. From then on the cookie does not
 /// count.
 ///
-/// In `multipart/form-data` the token must be the first field, so that files need not be read to
-/// find it. API clients do not need this protection: put their routes into a router without it, or
+/// A [`Form`](crate::extract::Form) is extracted without the field `_csrf`, so that its type may
+/// deny unknown fields. In `multipart/form-data` the token must be the first field, so that files
+/// need not be read to find it.
+///
+/// Browsers send `Secure` cookies over HTTPS only. Over plain HTTP no cookie comes with a form, and
+/// each form is a `403`: use [`App::development`](crate::App::development) on your own machine.
+///
+/// API clients do not need this protection: put their routes into a router without it, or
 /// exclude them with [`unless`](Self::unless).
 pub struct Csrf {
     trusted: Vec<String>,
     unless: Option<Unless>,
+    /// Whether the log says already that cookies do not arrive.
+    has_warned: AtomicBool,
 }
 
 type Unless = Box<dyn Fn(&Request) -> bool + Send + Sync>;
@@ -80,7 +91,7 @@ type Unless = Box<dyn Fn(&Request) -> bool + Send + Sync>;
 impl Csrf {
     /// Returns middleware that accepts requests of this site only.
     pub fn new() -> Self {
-        Self { trusted: Vec::new(), unless: None }
+        Self { trusted: Vec::new(), unless: None, has_warned: AtomicBool::new(false) }
     }
 
     /// Also accepts requests from pages of another origin, such as `https://admin.example.org`.
@@ -123,6 +134,23 @@ impl Csrf {
         self
     }
 
+    /// Returns the error for a form that came without any cookie of this site. Without HTTPS the
+    /// reason may be that the cookies are `Secure`: then each form of each browser is refused. The
+    /// log says so once, because a robot can send such forms as well.
+    #[cold]
+    fn without_cookie(&self, request: &Request, session: &Session) -> Error {
+        let error = Error::forbidden("no cookie of this site came with the form");
+        if is_over_tls(request) || !session.presented().is_secure {
+            return error;
+        }
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            let text = format!("{error}: {SecureCookies}");
+            tracing::warn!("{text}");
+            log_without_subscriber(&text);
+        }
+        error.with_source(SecureCookies)
+    }
+
     fn is_cross_site(&self, request: &Request) -> bool {
         let origin = request.headers().get("origin").map(String::from_utf8_lossy);
         if origin.as_deref().is_some_and(|origin| {
@@ -140,6 +168,18 @@ impl Csrf {
         origin.is_some_and(|origin| !is_origin_of(&origin, request.authority().unwrap_or_default()))
     }
 }
+
+/// Why a form may come without a cookie: it came over plain HTTP, and the cookies are `Secure`.
+#[derive(Debug)]
+struct SecureCookies;
+
+impl fmt::Display for SecureCookies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`Secure` cookies need HTTPS, or `App::development(true)` on your machine")
+    }
+}
+
+impl StdError for SecureCookies {}
 
 impl Default for Csrf {
     fn default() -> Self {
@@ -162,17 +202,22 @@ impl Middleware for Csrf {
         let session = Session::of(&request)?;
         let Some(given) = request_token(&mut request, &next.context())? else {
             return Err(Error::forbidden(format!(
-                "the CSRF token is missing: send it in the form field `{FIELD}`, before any file, \
-                 or the header `{HEADER}`"
+                "the CSRF token is missing: send it in the form field `{FIELD}`, which is the \
+                 first one of a form with files, or in the header `{HEADER}`"
             )));
         };
         let secret = session.csrf_secret()?;
         if !secret.is_some_and(|secret| is_token_of(&given, &secret)) {
+            if session.presented().session.is_none() && session.presented().form.is_none() {
+                return Err(self.without_cookie(&request, &session));
+            }
             return Err(Error::forbidden(
                 "the CSRF token is not that of this session: load the page again, and send its \
                  form again",
             ));
         }
+        #[cfg(feature = "form")]
+        request.extensions_mut().insert(CheckedField(FIELD));
         Ok(next.run(request))
     }
 
@@ -197,6 +242,9 @@ impl fmt::Debug for Csrf {
 fn request_token(request: &mut Request, context: &Context<'_>) -> Result<Option<String>> {
     if let Some(token) = request.header(HEADER) {
         return Ok(Some(token.to_owned()));
+    }
+    if request.content_was_read() {
+        return Err(reject(ContentRejection::AlreadyRead));
     }
     let content_type = request.header("content-type").unwrap_or_default().to_owned();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -276,135 +324,9 @@ fn split_at<'b>(bytes: &'b [u8], separator: &[u8]) -> Option<(&'b [u8], &'b [u8]
     Some((&bytes[..at], &bytes[at + separator.len()..]))
 }
 
-/// The token of the session, for its forms and scripts. Taking it does not start a session: a
-/// browser without one gets a cookie, see [`Csrf`].
-///
-/// It is displayed and serialized as the token. [`field`](Self::field) returns the whole hidden
-/// field. The token looks different each time, so that the size of compressed pages reveals
-/// nothing. All of these forms are valid.
-///
-/// ```
-/// use filoplume::middleware::CsrfToken;
-/// use filoplume::prelude::*;
-///
-/// fn page(token: CsrfToken) -> Html<String> {
-///     Html(format!(
-///         r#"<meta name="csrf" content="{token}"><form method="post">{}</form>"#,
-///         token.field()
-///     ))
-/// }
-/// ```
-#[derive(Clone)]
-pub struct CsrfToken(String);
-
-impl CsrfToken {
-    /// Returns the token of a session.
-    ///
-    /// ```
-    /// use filoplume::Key;
-    /// use filoplume::middleware::{CsrfToken, Sessions};
-    /// use filoplume::prelude::*;
-    ///
-    /// let app = App::new()
-    ///     .get("/", |session: Session| {
-    ///         CsrfToken::of(&session).map(|token| Html(token.field()))
-    ///     })
-    ///     .with(Sessions::in_cookie(Key::generate()));
-    /// app.test().get("/").send().assert_contains(r#"<input type="hidden" name="_csrf""#);
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the response has already been made.
-    pub fn of(session: &Session) -> Result<Self> {
-        let secret = session.csrf_secret_or_new()?;
-        let pad = random_token()?;
-        let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(Error::internal);
-        Ok(Self(masked(&decode(&secret)?, &decode(&pad)?)))
-    }
-
-    /// Returns the token.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns a hidden field, `<input type="hidden" name="_csrf" value="..">`. In a template:
-    /// `{{ field|safe }}`.
-    pub fn field(&self) -> String {
-        format!("<input type=\"hidden\" name=\"{FIELD}\" value=\"{}\">", self.0)
-    }
-}
-
-impl fmt::Display for CsrfToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for CsrfToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CsrfToken(..)")
-    }
-}
-
-impl Serialize for CsrfToken {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl FromRequest for CsrfToken {
-    type Rejection = Error;
-
-    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self> {
-        Self::of(&Session::from_request(request, context)?)
-    }
-
-    fn configure(options: &mut RouteOptions) {
-        Session::configure(options);
-        options.require::<Self>(
-            "it takes a `CsrfToken`, but nothing checks tokens: add `.with(Csrf::new())` after \
-             `.with(Sessions::new(store, key))`, around this route and those that the form is \
-             sent to",
-        );
-    }
-}
-
-/// Returns the pad, followed by the masked secret.
-fn masked(secret: &[u8], pad: &[u8]) -> String {
-    let under = secret.iter().zip(pad).map(|(secret, pad)| secret ^ pad);
-    URL_SAFE_NO_PAD.encode(pad.iter().copied().chain(under).collect::<Vec<_>>())
-}
-
-/// Returns whether a token was made from this secret.
-fn is_token_of(token: &str, secret: &str) -> bool {
-    let (Ok(token), Ok(secret)) = (URL_SAFE_NO_PAD.decode(token), URL_SAFE_NO_PAD.decode(secret))
-    else {
-        return false;
-    };
-    let Some((pad, under)) = token.split_at_checked(SECRET_BYTES) else { return false };
-    let given: Vec<u8> = pad.iter().zip(under).map(|(pad, under)| pad ^ under).collect();
-    under.len() == SECRET_BYTES && bool::from(given.ct_eq(&secret))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_tokens_of_the_secret_are_valid() {
-        let (secret, other) =
-            (random_token().expect("there is randomness"), random_token().expect("there is"));
-        let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).expect("it is base64");
-        let token = masked(&bytes(&secret), &[7; 32]);
-        assert!(is_token_of(&token, &secret));
-        assert!(is_token_of(&masked(&bytes(&secret), &[8; 32]), &secret));
-        assert!(!is_token_of(&token, &other));
-        for wrong in ["", "AAAA", &token[..token.len() - 2], &secret, "!", &format!("{token}AA")] {
-            assert!(!is_token_of(wrong, &secret), "{wrong}");
-        }
-        assert!(!is_token_of(&masked(&[], &[0; 32]), ""), "an empty secret has no tokens");
-    }
 
     #[test]
     fn an_origin_is_compared_with_the_host() {

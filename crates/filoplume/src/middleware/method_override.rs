@@ -113,6 +113,8 @@ impl MethodOverride {
         let content_type = request.header("content-type").unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+            // Replacing what is left would hide from extractors that something is missing.
+            && !request.content_was_read()
             && request.content_length().is_none_or(|length| length <= self.form_bytes_max)
     }
 }

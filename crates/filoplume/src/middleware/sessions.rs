@@ -38,13 +38,12 @@ const NAME: &str = "session";
 ///
 /// let app = App::new()
 ///     .post("/login/{name}", |Path(name): Path<String>, session: Session| -> Result<Redirect> {
-///         session.renew()?;                            // a new ID, against session fixation
-///         session.insert("user", name)?;
+///         session.log_in(name)?;                       // a new ID, against session fixation
 ///         Ok(Redirect::to("/"))
 ///     })
 ///     .get("/", |session: Session| -> Result<String> {
-///         let user: Option<String> = session.get("user")?;
-///         user.map(|name| format!("hello {name}")).ok_or(Error::unauthorized("who are you?"))
+///         let name = session.subject()?.ok_or(Error::unauthorized("who are you?"))?;
+///         Ok(format!("hello {name}"))
 ///     })
 ///     .post("/logout", |session: Session| session.destroy())
 ///     .with(Sessions::new(MemoryStore::new(), Key::generate()));
@@ -316,6 +315,7 @@ impl Middleware for Sessions {
         let presented = Presented {
             session: cookies.get(self.cookie_name_if(is_secure)),
             form: cookies.get(&self.form_cookie_name_if(is_secure)),
+            is_secure,
         };
         let session = Session::new(Arc::clone(&self.manager), presented);
         request.extensions_mut().insert(session.clone());

@@ -150,6 +150,12 @@ const THREADS: &[Family] = &[
         &[("", |of| of.spooled_bytes)],
     ),
     (
+        "filoplume_held_descriptors",
+        Gauge,
+        "Descriptors held beside those of connections.",
+        &[("", |of| of.held_descriptors as u64)],
+    ),
+    (
         "filoplume_stopping",
         Gauge,
         "Whether the server stops or has stopped.",

@@ -14,7 +14,7 @@ use crate::core::options::RouteOptions;
 use crate::core::route::CompiledRoute;
 use crate::core::states::States;
 use crate::routing::Route;
-use crate::routing::guards::{GuardedRouter, KnownFallback};
+use crate::routing::guards::{GuardedRouter, KnownFallback, NestedRoute};
 use crate::routing::pattern::{Pattern, join};
 use crate::routing::prefix::Prefix;
 use crate::routing::route::{MethodHandler, Methods};
@@ -28,6 +28,7 @@ pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<S
         app_layers,
         mistakes: Vec::new(),
         guarded: Vec::new(),
+        nested_routes: Vec::new(),
         fallbacks: Vec::new(),
     };
     builder.add_router(router, &Scope::default());
@@ -45,6 +46,7 @@ struct Builder<'a> {
     app_layers: &'a [Layer],
     mistakes: Vec<String>,
     guarded: Vec<GuardedRouter>,
+    nested_routes: Vec<NestedRoute>,
     fallbacks: Vec<KnownFallback>,
 }
 
@@ -56,6 +58,8 @@ struct Scope {
     states: States,
     /// The number of layers that apply to everything below the prefix of an outer router.
     guarding: usize,
+    /// Where the innermost router with a prefix is nested.
+    nested_at: Option<&'static Location<'static>>,
 }
 
 impl Builder<'_> {
@@ -78,6 +82,7 @@ impl Builder<'_> {
             layers: [&*outer.layers, &layers].concat(),
             states,
             guarding: outer.guarding,
+            nested_at: if at.is_empty() { outer.nested_at } else { Some(written_at) },
         };
         if !at.is_empty() && scope.layers.len() > outer.guarding {
             self.guard(&scope, written_at);
@@ -129,6 +134,8 @@ impl Builder<'_> {
             }
         };
         let pattern = joined;
+        let router = Pattern::parse(&scope.prefix).map(|prefix| Prefix::of(&prefix.matched));
+        let router = router.unwrap_or_else(|_| Prefix::of(""));
         let Some(entry) = self.entry(&pattern, &matched, written_at) else { return };
         let layers = [&*scope.layers, &layers].concat();
         for MethodHandler { methods, endpoint, written_at } in handlers {
@@ -140,6 +147,12 @@ impl Builder<'_> {
             self.claim(entry, &methods, number, written_at);
             let name = format!("{methods} {pattern} ({written_at})");
             self.check(&name, &captures, &options, &scope.states);
+            self.nested_routes.push(NestedRoute {
+                number,
+                matched: Prefix::of(&matched),
+                router: router.clone(),
+                nested_at: scope.nested_at,
+            });
             self.table.routes.push(CompiledRoute {
                 pattern: pattern.clone(),
                 captures: captures.clone(),
@@ -352,7 +365,7 @@ impl Builder<'_> {
                 self.mistakes.push(mistake.clone());
             }
         }
-        if let Some(mistake) = options.contradiction() {
+        for mistake in options.contradictions() {
             self.mistakes.push(format!("{name}: {mistake}"));
         }
         if options.needs_captures() && captures.is_empty() {

@@ -83,6 +83,16 @@ pub(super) struct KnownFallback {
     pub(super) layers: Vec<Layer>,
 }
 
+/// A route of a nested router, while the table is being built.
+pub(super) struct NestedRoute {
+    pub(super) number: u32,
+    pub(super) matched: Prefix,
+    /// The prefix of its router.
+    pub(super) router: Prefix,
+    /// Where its router is nested.
+    pub(super) nested_at: Option<&'static Location<'static>>,
+}
+
 /// Merges routers with the same prefix, and sorts narrower prefixes first.
 pub(super) fn joined(routers: Vec<GuardedRouter>) -> Vec<GuardedRouter> {
     let mut joined: Vec<GuardedRouter> = Vec::new();
@@ -113,6 +123,16 @@ pub(super) fn all_layers(first: &[Layer], second: &[Layer]) -> Vec<Layer> {
 /// Returns whether all wanted layers are among the layers.
 pub(super) fn has_layers(layers: &[Layer], wanted: &[Layer]) -> bool {
     wanted.iter().all(|layer| has_layer(layers, layer))
+}
+
+/// Returns whether each wanted layer, or another one of its type, is among the layers.
+pub(super) fn has_kinds(layers: &[Layer], wanted: &[Layer]) -> bool {
+    let has = |wanted: &Layer| {
+        // Through the `Arc`: it is middleware itself if it can be called.
+        let kind = (**wanted).kind();
+        layers.iter().any(|layer| (**layer).kind() == kind)
+    };
+    wanted.iter().all(has)
 }
 
 fn has_layer(layers: &[Layer], wanted: &Layer) -> bool {

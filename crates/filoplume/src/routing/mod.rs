@@ -6,6 +6,7 @@ mod pattern;
 mod prefix;
 mod route;
 mod router;
+mod routes;
 mod table;
 
 pub use crate::core::options::RouteOptions;
@@ -15,5 +16,6 @@ pub(crate) use pattern::Pattern;
 #[cfg(feature = "static-files")]
 pub(crate) use pattern::check_prefix;
 pub use route::{Route, any, delete, get, head, on, options, patch, post, put};
-pub use router::{RouteInfo, Router, Routes};
+pub use router::Router;
+pub use routes::{RouteInfo, Routes};
 pub(crate) use table::{Found, NO_ROUTE, Table};

@@ -74,6 +74,11 @@ impl Prefix {
         self.covers(pattern) && pattern.0.get(self.0.len()) == Some(&Segment::Rest)
     }
 
+    /// Returns whether a pattern is this prefix followed by a capture.
+    pub(super) fn has_capture_below(&self, pattern: &Self) -> bool {
+        self.covers(pattern) && matches!(pattern.0.get(self.0.len()), Some(Segment::Capture { .. }))
+    }
+
     /// Returns whether the segments of a path begin with this prefix.
     fn begins<'p>(&self, mut path: impl Iterator<Item = &'p str>) -> bool {
         self.0.iter().all(|segment| path.next().is_some_and(|text| segment.fits(text)))

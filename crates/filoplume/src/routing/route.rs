@@ -308,6 +308,33 @@ impl Route {
     /// an app, add the permits as [middleware](crate::Middleware): `.with(database.clone())`. A
     /// route uses one kind of permits; an app with a route that uses two does not start. The [test
     /// client](crate::App::test) calls one handler at a time and takes no permits.
+    ///
+    /// A content is collected before the permit is taken. A handler that reads the content as it
+    /// arrives, as [`Body`](crate::Body) or `Multipart`, would hold the permit while a slow client
+    /// sends: an app with such a route does not start. Either have the content collected by
+    /// `spooled()` (feature `spool`), or call [`Permits::take`](crate::Permits::take) in the
+    /// handler when the content is there:
+    ///
+    /// ```
+    /// use filoplume::Permits;
+    /// use filoplume::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// fn upload(State(database): State<Permits>, mut content: Body) -> Result<String> {
+    ///     let length = std::io::copy(&mut content, &mut std::io::sink())?;
+    ///     let permit = database.take(Duration::from_secs(2));
+    ///     let _permit = permit.ok_or(Error::unavailable("the database is busy"))?;
+    ///     Ok(format!("{length} bytes"))
+    /// }
+    ///
+    /// let database = Permits::new("database", 16);
+    /// let app = App::new().post("/upload", upload).state(database.clone());
+    /// app.test().post("/upload").body("some").send().assert_text("4 bytes");
+    ///
+    /// let app = App::new().route("/upload", post(|_: Body| "read").uses(&database));
+    /// let error = app.build().unwrap_err();
+    /// assert!(format!("{error:?}").contains("reads the content as it arrives"));
+    /// ```
     pub fn uses(self, permits: &Permits) -> Self {
         let permits = permits.clone();
         self.adjust(move |options| {

@@ -8,11 +8,13 @@ use filoplume_runtime::Method;
 
 use crate::core::handler::{Endpoint, Handler, Parameters, check_handler, erase};
 use crate::core::middleware::{Layer, Middleware};
+use crate::core::names::type_name_of;
 use crate::core::response::IntoResponse;
 use crate::core::states::{Shared, States};
 use crate::routing::Route;
 use crate::routing::pattern::{check_prefix, join};
 use crate::routing::route::Methods;
+use crate::routing::routes::{RouteInfo, Routes};
 
 /// A group of routes, which can be [nested](Self::nest) below a prefix or [merged](Self::merge)
 /// into an app.
@@ -213,9 +215,12 @@ impl Router {
     ///
     /// If the router has middleware, that middleware also applies to paths below the prefix that
     /// have no route: the nearest fallback answers them behind the middleware. Wildcards and
-    /// captures of routes outside of the prefix do not match them. A route of another router that
-    /// is written below the prefix is not affected. A catch-all route for the same prefix without
-    /// the middleware is a mistake, which is reported when the app starts.
+    /// captures of routes outside of the prefix do not match them. A route of another router is not
+    /// affected if its path goes on with a literal segment below the prefix. All others would be
+    /// open by accident, and the app does not start: routes of another router that is nested at the
+    /// same prefix without such middleware, and catch-all routes and captures right below the
+    /// prefix. `.nest("/admin", first.merge(second))` puts both routers behind the middleware of
+    /// the first one.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -309,26 +314,31 @@ impl Router {
     /// Returns the routes, including those of nested routers.
     pub fn routes(&self) -> Routes {
         let mut routes = Vec::new();
-        self.list("", &mut routes);
+        self.list("", &[], &mut routes);
         Routes(routes)
     }
 
-    fn list(&self, prefix: &str, routes: &mut Vec<RouteInfo>) {
+    fn list(&self, prefix: &str, outer: &[Layer], routes: &mut Vec<RouteInfo>) {
+        let layers = [outer, &self.layers].concat();
+        let names = |layers: &[Layer]| layers.iter().map(|layer| layer.name()).collect::<Vec<_>>();
         for Placed { path, value: route, .. } in &self.routes {
+            let behind = names(&[&*layers, &route.layers].concat());
             routes.extend(route.handlers.iter().map(|handler| RouteInfo {
                 methods: handler.methods.to_string(),
                 pattern: join(prefix, path),
+                behind: behind.clone(),
                 written_at: handler.written_at.to_string(),
             }));
         }
         for Placed { path, value: router, .. } in &self.nested {
-            router.list(&format!("{prefix}{path}"), routes);
+            router.list(&format!("{prefix}{path}"), &layers, routes);
         }
         // Files at the root of a router are its fallback.
         if let Some(fallback) = &self.fallback {
             routes.push(RouteInfo {
                 methods: FALLBACK.to_owned(),
                 pattern: format!("{prefix}/*"),
+                behind: names(&layers),
                 written_at: fallback.written_at.to_string(),
             });
         }
@@ -377,11 +387,12 @@ impl Router {
     /// ```
     #[track_caller]
     pub fn state<T: Shared + 'static>(mut self, state: T) -> Self {
-        if let Some(name) = self.states.insert(state) {
-            let written_at = Location::caller();
+        let written_at = Location::caller();
+        if let Some(first) = self.states.insert(state, written_at) {
             self.mistakes.push(format!(
-                "there are two states of type `{name}` ({written_at}); wrap one of them in a new \
-                 own"
+                "there are two states of type `{}` ({first} and {written_at}): wrap one of them \
+                 in a type of its own",
+                type_name_of::<T>()
             ));
         }
         self
@@ -394,79 +405,5 @@ impl fmt::Debug for Router {
             .field("routes", &self.routes.iter().map(|placed| &placed.path).collect::<Vec<_>>())
             .field("nested", &self.nested.iter().map(|placed| &placed.path).collect::<Vec<_>>())
             .finish_non_exhaustive()
-    }
-}
-
-/// The routes of an app. `Display` prints them as a table.
-///
-/// ```
-/// use filoplume::prelude::*;
-///
-/// let app = App::new()
-///     .get("/", || "hi")
-///     .route("/notes/{id}", get(|| "a note").delete(|| "gone"));
-/// assert_eq!(
-///     app.routes().to_string(),
-///     "\
-/// GET     /
-/// GET     /notes/{id}
-/// DELETE  /notes/{id}
-/// "
-/// );
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routes(pub(crate) Vec<RouteInfo>);
-
-/// One route of an app.
-///
-/// ```
-/// use filoplume::prelude::*;
-///
-/// let app = App::new()
-///     .get("/", || "hi")
-///     .nest("/notes", Router::new().post("/{id}", || "changed"));
-/// let changing: Vec<_> = app
-///     .routes()
-///     .iter()
-///     .filter(|route| route.methods != "GET")
-///     .map(|route| route.pattern.clone())
-///     .collect();
-/// assert_eq!(changing, ["/notes/{id}"]);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RouteInfo {
-    /// The methods, separated by commas, or `ANY`. `FALLBACK` for a fallback, and for files at the
-    /// root of a router.
-    pub methods: String,
-    /// The pattern, including the prefixes of its routers.
-    pub pattern: String,
-    /// The source location: file, line and column.
-    pub written_at: String,
-}
-
-impl Routes {
-    /// Returns the routes in the order in which they were added.
-    pub fn iter(&self) -> std::slice::Iter<'_, RouteInfo> {
-        self.0.iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a Routes {
-    type Item = &'a RouteInfo;
-    type IntoIter = std::slice::Iter<'a, RouteInfo>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl fmt::Display for Routes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.iter().map(|route| route.methods.len()).max().unwrap_or(0).max(6);
-        for route in self {
-            writeln!(f, "{:width$}  {}", route.methods, route.pattern)?;
-        }
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use filoplume_runtime::{Method, Permits, Request};
 
 use crate::core::route::CompiledRoute;
 use crate::observe::RouteName;
-use crate::routing::guards::{Guards, has_layers};
+use crate::routing::guards::{Guards, has_kinds};
 use crate::routing::pattern::normal_form;
 
 /// The number in a plan that stands for a request that no route answers.
@@ -105,7 +105,7 @@ impl Table {
     pub(crate) fn guarding_route(&self, path: &str) -> Option<&CompiledRoute> {
         let guard = self.route(self.guards.route(path)?)?;
         let is_guarded = |number: u32| {
-            self.route(number).is_some_and(|route| has_layers(&route.layers, &guard.layers))
+            self.route(number).is_some_and(|route| has_kinds(&route.layers, &guard.layers))
         };
         match self.entry_index(path).and_then(|number| self.entries.get(number)) {
             Some(entry) if !entry.numbers().any(is_guarded) => None,

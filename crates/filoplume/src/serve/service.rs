@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use filoplume_runtime::{
@@ -81,6 +82,10 @@ impl Service for AppService {
         response
     }
 
+    fn is_proxy(&self, address: IpAddr) -> bool {
+        self.app.settings.proxies.trusts(address.to_canonical())
+    }
+
     fn started(&self, monitor: &Monitor) {
         let _ = self.app.settings.monitor.set(monitor.clone());
         if let Some(observer) = &self.app.settings.observer {
@@ -123,8 +128,11 @@ impl Service for AppService {
 
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {
         let route = route.unwrap_or("(no route)");
-        tracing::warn!(route, %error, "the reader of a response body failed");
-        log_without_subscriber(&format!("{route}: the response was cut short: {error}"));
+        let Some(left_out) = self.app.settings.throttles.bodies.admit(route) else { return };
+        tracing::warn!(
+            route, %error, left_out = left_out.field(), "the reader of a response body failed"
+        );
+        log_without_subscriber(&format!("{route}: the response was cut short: {error}{left_out}"));
     }
 
     fn stuck(&self, stuck: &Stuck) {

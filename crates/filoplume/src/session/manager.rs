@@ -171,7 +171,8 @@ impl SessionManager {
                     self.keys().find_map(|key| Some((key, key.verify(&purpose, presented)?)));
                 let Some((key, token)) = verified else { return Ok(LoadedSession::new(now)) };
                 let id = key.mac(ID_PURPOSE, token);
-                let bytes = store.load(&id)?;
+                // The record, which knows the exact time, is not read yet.
+                let bytes = store.load_presented(&id, self.lifetime.longest())?;
                 bytes.and_then(|bytes| {
                     let record = Record::decode(&bytes)?;
                     Some((
@@ -307,7 +308,9 @@ impl SessionManager {
             None if !live.record.values.is_empty() => {
                 let token = random_token()?;
                 let id = self.key.mac(ID_PURPOSE, &token);
-                store.insert(&id, &live.record.encode()?, self.keep_for(&live.record, now))?;
+                let record = live.record.encode()?;
+                let keep_for = self.keep_for(&live.record, now);
+                store.insert_for(live.record.owner(), &id, &record, keep_for)?;
                 self.set_cookie(&self.key, &token, &live.record, now)
             }
             None if live.is_destroyed || !live.retired.is_empty() => CookieAction::Remove,
@@ -333,7 +336,8 @@ impl SessionManager {
         let mut old = stored.bytes.clone();
         let mut record = live.record.clone();
         for _ in 0..CONFLICTS_MAX {
-            if store.replace(id, &old, &record.encode()?, self.keep_for(&record, now))? {
+            let (new, keep_for) = (record.encode()?, self.keep_for(&record, now));
+            if store.replace_for(record.owner(), id, &old, &new, keep_for)? {
                 return Ok(true);
             }
             let Some(newer) = store.load(id)? else { return Ok(false) };

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::SessionStore;
-use super::segments::{Segments, cost};
+use super::segments::{New, Segments, cost};
+use super::store::SessionOwner;
 use crate::core::error::{Error, Result};
 
 /// Default bound for the memory of all sessions: some 100,000 small sessions.
@@ -14,11 +15,12 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Sessions in memory, for one process. They are lost when it ends.
 ///
-/// When the store is full, it first evicts sessions that no client has presented again, oldest
-/// first, and then the least recently used of the others. So a flood of new sessions evicts no
-/// session that is in use, as long as those in use fit into 80 % of [`bytes_max`](Self::bytes_max).
-/// If they do not, the least recently used of them lose this protection. Each new session removes
-/// up to 8 expired ones.
+/// When the store is full, it evicts in this order: sessions that no client has presented again,
+/// oldest first; the least recently used of other visitors; the least recently used of users who
+/// [logged in](super::Session::log_in). So a flood of new sessions evicts no session that is in
+/// use, and a flood of sessions that are presented too evicts no session with a login, as long as
+/// those fit into 80 % of [`bytes_max`](Self::bytes_max). If they do not, the first of them in this
+/// order lose this protection. Each new session removes up to 8 expired ones.
 ///
 /// ```
 /// use filoplume::Key;
@@ -91,19 +93,42 @@ impl SessionStore for MemoryStore {
     }
 
     fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
+        self.insert_for(SessionOwner::Visitor, id, record, keep_for)
+    }
+
+    fn insert_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        record: &[u8],
+        keep_for: Duration,
+    ) -> Result<()> {
         self.check_size(record)?;
         let now = Instant::now();
-        self.sessions.lock().insert(id, record, end_of(now, keep_for), now, self.bytes_max);
+        let new = New { owner, record, end: end_of(now, keep_for) };
+        self.sessions.lock().insert(id, new, now, self.bytes_max);
         Ok(())
     }
 
     fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {
+        self.replace_for(SessionOwner::Visitor, id, old, new, keep_for)
+    }
+
+    fn replace_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        old: &[u8],
+        new: &[u8],
+        keep_for: Duration,
+    ) -> Result<bool> {
         self.check_size(new)?;
         let now = Instant::now();
         let mut sessions = self.sessions.lock();
         let is_old = sessions.peek(id, now) == Some(old);
         if is_old {
-            sessions.insert(id, new, end_of(now, keep_for), now, self.bytes_max);
+            let new = New { owner, record: new, end: end_of(now, keep_for) };
+            sessions.insert(id, new, now, self.bytes_max);
             sessions.record_use(id, self.bytes_max);
         }
         Ok(is_old)
@@ -151,6 +176,16 @@ mod tests {
         assert!(present(&store, "b") && present(&store, "f"));
         begin(&store, "g");
         assert_eq!(ids(&store), ["b", "d", "e", "f", "g"], "`c` was used before `b`");
+    }
+
+    #[test]
+    fn sessions_with_a_login_are_evicted_last() {
+        store_tests::keeps_logins_before_all_others(&store_for(20), 20);
+    }
+
+    #[test]
+    fn logins_beyond_the_share_lose_their_protection_until_they_are_used() {
+        store_tests::keeps_the_latest_logins_within_the_share(&store_for(5), ids);
     }
 
     #[test]
@@ -214,7 +249,8 @@ mod tests {
             let (end, now) = (Instant::now(), Instant::now());
             // As if the clock had advanced only after all of them began.
             let before = now.checked_sub(HOUR).unwrap_or(now);
-            store.sessions.lock().insert(&number.to_string(), b"1", end, before, usize::MAX);
+            let new = New { owner: SessionOwner::Visitor, record: b"1", end };
+            store.sessions.lock().insert(&number.to_string(), new, before, usize::MAX);
         }
         for batch in 1..=10 {
             begin(&store, &format!("new-{batch}"));

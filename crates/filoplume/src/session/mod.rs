@@ -37,11 +37,12 @@ pub(crate) use record::Lifetime;
 pub use redis::RedisStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use store::SessionStore;
+pub use store::{SessionOwner, SessionStore};
 
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::extract::FromRequest;
+use crate::core::names::type_name_of;
 use crate::core::options::RouteOptions;
 use manager::LoadedSession;
 
@@ -92,6 +93,8 @@ struct Inner {
 pub(crate) struct Presented {
     pub(crate) session: Option<String>,
     pub(crate) form: Option<String>,
+    /// Whether browsers send the cookies over HTTPS only.
+    pub(crate) is_secure: bool,
 }
 
 /// The cookies to set or remove when the response is made.
@@ -129,7 +132,9 @@ impl Session {
         let session = request.extensions().get::<Self>().cloned().ok_or_else(|| {
             Error::internal(
                 "there is no session here: `Sessions` must be added as outer middleware, which is \
-                 earlier in the code",
+                 earlier in the code. An extractor of your own that uses the session calls \
+                 `Session::configure(options)` in its `configure`: then an app without `Sessions` \
+                 does not start",
             )
         })?;
         drop(session.live()?);
@@ -151,8 +156,8 @@ impl Session {
         let Some(value) = live.record.values.get(name) else { return Ok(None) };
         T::deserialize(value).map(Some).map_err(|error| {
             Error::internal(format!(
-                "`{name}` in the session is not a {}: {error}",
-                std::any::type_name::<T>()
+                "`{name}` in the session cannot be read as `{}`: {error}",
+                type_name_of::<T>()
             ))
         })
     }
@@ -276,7 +281,8 @@ impl Session {
     }
 
     /// Records that a user logged in, and [renews](Self::renew) the session. `subject` identifies
-    /// the user permanently, such as by the key of their row in the database.
+    /// the user permanently, such as by the key of their row in the database. A full store evicts
+    /// such sessions last.
     ///
     /// If the app has [`Sessions::generations`](crate::middleware::Sessions::generations), the
     /// login ends when the generation of the subject is raised. This applies to this session,
@@ -368,7 +374,7 @@ impl Session {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
         if matches!(*state, State::Unread) {
-            let Presented { session, form } = &inner.presented;
+            let Presented { session, form, .. } = &inner.presented;
             let live =
                 inner.manager.load_with_form_secret(session.as_deref(), form.as_deref(), now())?;
             *state = State::Loaded(Box::new(live));
@@ -395,6 +401,11 @@ impl Session {
             }
             State::Unread | State::Saved => Ok(None),
         }
+    }
+
+    /// Returns the cookies that came with the request.
+    pub(crate) fn presented(&self) -> &Presented {
+        &self.inner.presented
     }
 
     /// Returns the CSRF secret, if there is one.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::{SUBJECT, SessionOwner};
 use crate::core::error::{Error, Result};
 
 /// Longest session in a store. It is read and written as a whole; more data belongs into a
@@ -33,12 +34,24 @@ pub(crate) struct Lifetime {
     pub(crate) absolute: Duration,
 }
 
+impl Lifetime {
+    /// Returns how long a session is kept at most from a use of it on.
+    pub(crate) fn longest(self) -> Duration {
+        self.idle.min(self.absolute)
+    }
+}
+
 /// The changes of a request. `None` removes a name.
 pub(crate) type Changes = BTreeMap<String, Option<Value>>;
 
 impl Record {
     pub(crate) fn new(now: u64) -> Self {
         Self { created: now, touched: now, values: Map::new() }
+    }
+
+    /// A login has a subject, and nothing else gives a session one.
+    pub(crate) fn owner(&self) -> SessionOwner {
+        if self.values.contains_key(SUBJECT) { SessionOwner::User } else { SessionOwner::Visitor }
     }
 
     /// Applies the changes of a request to a record that other requests may have changed.

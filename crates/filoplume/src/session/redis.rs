@@ -3,14 +3,19 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, cmd};
+use redis::{Cmd, FromRedisValue, cmd, pipe};
 
-use super::SessionStore;
+use super::{SessionOwner, SessionStore};
 use crate::core::error::{Error, Result};
 use crate::redis_pool::RedisPool;
 
 /// Timeout for connecting, and for each command.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a session of a visitor is kept until a client presents it. A browser that accepts
+/// cookies does so with its next request. A flood of new sessions fills the server with those of
+/// this time, and not of a day.
+const UNPRESENTED_TIME: Duration = Duration::from_secs(3600);
 
 /// Replaces a record if it is unchanged. Redis runs a script atomically.
 const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
@@ -31,9 +36,16 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// ```
 ///
 /// Broken connections are replaced, once per command. The timeout for each response of the server
-/// is two seconds. Redis removes sessions when they expire. A server that evicts keys may end
-/// sessions early, by its `maxmemory-policy`. TLS is not supported: use a tunnel, a Unix socket, or
-/// your own store.
+/// is two seconds.
+///
+/// Redis removes sessions when they expire. A session of a visitor expires after an hour, or after
+/// its own lifetime if that is shorter, until a client presents it. From then on it has its whole
+/// lifetime, like those of users who [logged in](super::Session::log_in) have from the start. So a
+/// flood of new sessions holds memory for an hour. A bound on that memory is `maxmemory` of the
+/// server: with the `maxmemory-policy` `volatile-ttl`, the sessions that expire soonest are evicted
+/// first, which are the new ones, and then those that were not used for longest.
+///
+/// TLS is not supported: use a tunnel, a Unix socket, or your own store.
 pub struct RedisStore {
     pool: RedisPool,
     prefix: String,
@@ -91,8 +103,37 @@ impl SessionStore for RedisStore {
         self.query(cmd("GET").arg(self.key(id)))
     }
 
+    fn load_presented(&self, id: &str, keep_for: Duration) -> Result<Option<Vec<u8>>> {
+        let key = self.key(id);
+        let mut commands = pipe();
+        commands.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
+        let (record, left): (Option<Vec<u8>>, i64) =
+            self.pool.ask(|connection| commands.query(connection))?;
+        // A session whose end comes near is kept longer too. That is harmless: the record says when
+        // it ends.
+        let is_short = u128::try_from(left).is_ok_and(|left| left <= UNPRESENTED_TIME.as_millis());
+        if record.is_some() && is_short && keep_for > UNPRESENTED_TIME {
+            self.query::<()>(cmd("PEXPIRE").arg(&key).arg(milliseconds(keep_for)))?;
+        }
+        Ok(record)
+    }
+
     fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
         self.query(cmd("SET").arg(self.key(id)).arg(record).arg("PX").arg(milliseconds(keep_for)))
+    }
+
+    fn insert_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        record: &[u8],
+        keep_for: Duration,
+    ) -> Result<()> {
+        let keep_for = match owner {
+            SessionOwner::Visitor => keep_for.min(UNPRESENTED_TIME),
+            SessionOwner::User => keep_for,
+        };
+        self.insert(id, record, keep_for)
     }
 
     fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {

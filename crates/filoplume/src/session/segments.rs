@@ -1,12 +1,16 @@
 //! The eviction order of sessions: a segmented LRU. This file uses no lock and no clock.
 //!
-//! A session is on probation until a client presents it again. When memory is full, sessions on
-//! probation are evicted first, oldest first, and then the least recently used of the others. Every
+//! A session of a visitor is on probation until a client presents it again. When memory is full,
+//! sessions on probation are evicted first, oldest first, then the least recently used of other
+//! visitors, and then the least recently used of users who have logged in. Presenting sessions
+//! takes a visitor to the second class and no further: the third one needs credentials. Every
 //! operation takes `O(log n)`, and removes a bounded number of sessions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
+
+use super::store::SessionOwner;
 
 /// Memory of a session besides its record: the ID, and its entries in three maps.
 pub(super) const OVERHEAD_BYTES: usize = 384;
@@ -16,8 +20,9 @@ pub(super) const OVERHEAD_BYTES: usize = 384;
 /// short.
 pub(super) const EXPIRED_PER_INSERT: usize = 8;
 
-/// Returns the part of `max` that sessions in use may fill: 80 %. The remainder is reserved for new
-/// sessions, so that users can still log in when the share is full.
+/// Returns the part of `max` that sessions in use may fill, visitors and users together: 80 %. The
+/// remainder is reserved for new sessions, so that visitors can still begin one when the share is
+/// full.
 pub(super) fn used_share(max: usize) -> usize {
     max - max / 5
 }
@@ -28,10 +33,18 @@ pub(super) struct Segments {
     by_id: HashMap<Arc<str>, Entry>,
     /// The number distinguishes sessions that end at the same time.
     by_end: BTreeMap<(Instant, u64), Arc<str>>,
-    /// Sessions that were not presented again, and those that exceed [`used_share`].
-    probation: Segment,
-    used: Segment,
+    /// By [`Class`].
+    segments: [Segment; 3],
     next_number: u64,
+}
+
+/// The classes of sessions, in the order in which they are evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Sessions that were not presented again, and those that exceed [`used_share`].
+    Probation,
+    Visitors,
+    Users,
 }
 
 struct Entry {
@@ -39,7 +52,16 @@ struct Entry {
     end: (Instant, u64),
     /// The key in its segment.
     number: u64,
-    is_used: bool,
+    owner: SessionOwner,
+    class: Class,
+}
+
+/// A session to insert.
+#[derive(Clone, Copy)]
+pub(super) struct New<'a> {
+    pub(super) owner: SessionOwner,
+    pub(super) record: &'a [u8],
+    pub(super) end: Instant,
 }
 
 /// Sessions by number: the first one is evicted next.
@@ -55,7 +77,7 @@ impl Segments {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.probation.bytes + self.used.bytes
+        self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
     /// Returns the record of a session that has not ended, without recording its use.
@@ -64,27 +86,17 @@ impl Segments {
         Some(&entry.record)
     }
 
-    /// Records that a client presented a session. If sessions in use exceed their share, the least
-    /// recently used of them return to probation.
+    /// Records that a client presented a session.
     pub(super) fn record_use(&mut self, id: &str, bytes_max: usize) {
-        self.move_to_newest(id, true);
-        while self.used.bytes > used_share(bytes_max) {
-            let Some((_, id)) = self.used.ids.first_key_value() else { break };
-            let id = Arc::clone(id);
-            self.move_to_newest(&id, false);
-        }
+        let Some(owner) = self.by_id.get(id).map(|entry| entry.owner) else { return };
+        self.move_to_newest(id, Class::of_used(owner));
+        self.keep_share(bytes_max);
     }
 
-    /// Inserts a session on probation, and replaces one with the same ID. The caller ensures that
-    /// the record is not longer than `bytes_max`.
-    pub(super) fn insert(
-        &mut self,
-        id: &str,
-        record: &[u8],
-        end: Instant,
-        now: Instant,
-        bytes_max: usize,
-    ) {
+    /// Inserts a session, and replaces one with the same ID. That of a visitor is on probation. The
+    /// caller ensures that the record is not longer than `bytes_max`.
+    pub(super) fn insert(&mut self, id: &str, new: New<'_>, now: Instant, bytes_max: usize) {
+        let New { owner, record, end } = new;
         self.remove(id);
         for _ in 0..EXPIRED_PER_INSERT {
             let Some(id) = self.first_expired(now) else { break };
@@ -96,28 +108,43 @@ impl Segments {
         }
         let number = self.next_number();
         let id: Arc<str> = id.into();
+        let class = Class::of_new(owner);
         self.by_end.insert((end, number), Arc::clone(&id));
-        self.probation.insert(number, Arc::clone(&id), cost(record));
-        let entry = Entry { record: record.to_owned(), end: (end, number), number, is_used: false };
+        self.segment(class).insert(number, Arc::clone(&id), cost(record));
+        let entry = Entry { record: record.to_owned(), end: (end, number), number, owner, class };
         self.by_id.insert(id, entry);
+        self.keep_share(bytes_max);
+    }
+
+    /// If sessions in use exceed their share, the first of them to be evicted return to probation.
+    fn keep_share(&mut self, bytes_max: usize) {
+        let [_, visitors, users] = &self.segments;
+        let mut surplus = (visitors.bytes + users.bytes).saturating_sub(used_share(bytes_max));
+        while surplus > 0 {
+            let [_, visitors, users] = &self.segments;
+            let Some(id) = visitors.first().or_else(|| users.first()) else { break };
+            let Some(entry) = self.by_id.get(&id) else { break };
+            surplus = surplus.saturating_sub(cost(&entry.record));
+            self.move_to_newest(&id, Class::Probation);
+        }
     }
 
     pub(super) fn remove(&mut self, id: &str) {
         let Some(entry) = self.by_id.remove(id) else { return };
         self.by_end.remove(&entry.end);
-        self.segment(entry.is_used).remove(entry.number, cost(&entry.record));
+        self.segment(entry.class).remove(entry.number, cost(&entry.record));
     }
 
-    fn move_to_newest(&mut self, id: &str, is_used: bool) {
+    fn move_to_newest(&mut self, id: &str, class: Class) {
         let number = self.next_number();
         let Some((id, _)) = self.by_id.get_key_value(id) else { return };
         let id = Arc::clone(id);
         let Some(entry) = self.by_id.get_mut(&id) else { return };
         let bytes = cost(&entry.record);
-        let old = (entry.is_used, entry.number);
-        (entry.is_used, entry.number) = (is_used, number);
+        let old = (entry.class, entry.number);
+        (entry.class, entry.number) = (class, number);
         self.segment(old.0).remove(old.1, bytes);
-        self.segment(is_used).insert(number, id, bytes);
+        self.segment(class).insert(number, id, bytes);
     }
 
     fn first_expired(&self, now: Instant) -> Option<Arc<str>> {
@@ -126,13 +153,16 @@ impl Segments {
     }
 
     fn first_to_evict(&self) -> Option<Arc<str>> {
-        let first =
-            self.probation.ids.first_key_value().or_else(|| self.used.ids.first_key_value());
-        first.map(|(_, id)| Arc::clone(id))
+        self.segments.iter().find_map(Segment::first)
     }
 
-    fn segment(&mut self, is_used: bool) -> &mut Segment {
-        if is_used { &mut self.used } else { &mut self.probation }
+    fn segment(&mut self, class: Class) -> &mut Segment {
+        let [probation, visitors, users] = &mut self.segments;
+        match class {
+            Class::Probation => probation,
+            Class::Visitors => visitors,
+            Class::Users => users,
+        }
     }
 
     fn next_number(&mut self) -> u64 {
@@ -141,7 +171,27 @@ impl Segments {
     }
 }
 
+impl Class {
+    fn of_new(owner: SessionOwner) -> Self {
+        match owner {
+            SessionOwner::Visitor => Self::Probation,
+            SessionOwner::User => Self::Users,
+        }
+    }
+
+    fn of_used(owner: SessionOwner) -> Self {
+        match owner {
+            SessionOwner::Visitor => Self::Visitors,
+            SessionOwner::User => Self::Users,
+        }
+    }
+}
+
 impl Segment {
+    fn first(&self) -> Option<Arc<str>> {
+        self.ids.first_key_value().map(|(_, id)| Arc::clone(id))
+    }
+
     fn insert(&mut self, number: u64, id: Arc<str>, bytes: usize) {
         self.ids.insert(number, id);
         self.bytes += bytes;

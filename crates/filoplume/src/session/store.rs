@@ -5,12 +5,38 @@ use std::time::Duration;
 
 use crate::core::error::Result;
 
+/// Whose a session is. A store with a bound keeps those of users longest: a stranger can begin and
+/// present any number of sessions, but cannot log in.
+///
+/// ```
+/// use filoplume::session::{MemoryStore, SessionOwner, SessionStore};
+/// use std::time::Duration;
+///
+/// let store = MemoryStore::new();
+/// store.insert_for(SessionOwner::User, "an ID", b"a record", Duration::from_secs(60))?;
+/// assert_eq!(store.load("an ID")?.as_deref(), Some(&b"a record"[..]));
+/// # Ok::<(), filoplume::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionOwner {
+    /// Anybody: no credentials are needed for such a session.
+    Visitor,
+    /// A user who has [logged in](super::Session::log_in).
+    User,
+}
+
 /// A store for sessions. [`MemoryStore`](super::MemoryStore), `SqliteStore` and `RedisStore` are
 /// included. Implement this trait to use another database.
 ///
 /// An ID is a keyed hash of the value in the browser, so the contents of a store cannot be used as
 /// cookies. Records are opaque. Methods may block. An error ends the request with a `500` and is
 /// logged.
+///
+/// [`Sessions`](crate::middleware::Sessions) calls the methods with more parameters,
+/// [`load_presented`](Self::load_presented), [`insert_for`](Self::insert_for) and
+/// [`replace_for`](Self::replace_for). They are for stores that keep some sessions longer than
+/// others, and otherwise do the same as `load`, `insert` and `replace`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -86,6 +112,51 @@ pub trait SessionStore: Send + Sync + 'static {
     ///
     /// If the store is not available. The session may then still exist.
     fn remove(&self, id: &str) -> Result<()>;
+
+    /// Like [`load`](Self::load), with the time for which a session is kept at most when a client
+    /// has presented it. A store that keeps new sessions for a shorter time keeps this one for
+    /// `keep_for` from now on.
+    ///
+    /// # Errors
+    ///
+    /// Like those of [`load`](Self::load).
+    fn load_presented(&self, id: &str, keep_for: Duration) -> Result<Option<Vec<u8>>> {
+        let _ = keep_for;
+        self.load(id)
+    }
+
+    /// Like [`insert`](Self::insert), with whose the session is.
+    ///
+    /// # Errors
+    ///
+    /// Like those of [`insert`](Self::insert).
+    fn insert_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        record: &[u8],
+        keep_for: Duration,
+    ) -> Result<()> {
+        let _ = owner;
+        self.insert(id, record, keep_for)
+    }
+
+    /// Like [`replace`](Self::replace), with whose the session is from now on.
+    ///
+    /// # Errors
+    ///
+    /// Like those of [`replace`](Self::replace).
+    fn replace_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        old: &[u8],
+        new: &[u8],
+        keep_for: Duration,
+    ) -> Result<bool> {
+        let _ = owner;
+        self.replace(id, old, new, keep_for)
+    }
 }
 
 impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
@@ -103,5 +174,30 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
 
     fn remove(&self, id: &str) -> Result<()> {
         (**self).remove(id)
+    }
+
+    fn load_presented(&self, id: &str, keep_for: Duration) -> Result<Option<Vec<u8>>> {
+        (**self).load_presented(id, keep_for)
+    }
+
+    fn insert_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        record: &[u8],
+        keep_for: Duration,
+    ) -> Result<()> {
+        (**self).insert_for(owner, id, record, keep_for)
+    }
+
+    fn replace_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        old: &[u8],
+        new: &[u8],
+        keep_for: Duration,
+    ) -> Result<bool> {
+        (**self).replace_for(owner, id, old, new, keep_for)
     }
 }

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use super::content::{Content, Found, OpenFile, Source, Stored};
 use crate::core::error::{Error, Result};
 use crate::disk::File;
+use crate::log::Throttle;
 use crate::semantics::conditional::{EntityTag, Validators};
 
 /// Maximum resolution of timestamps in a file system that has fractions of seconds: two timer ticks
@@ -184,7 +185,11 @@ fn open_error(error: io::Error, path: &str) -> Result<Found> {
     }
     if error.kind() == ErrorKind::PermissionDenied {
         // Clients must not learn what exists, but the operator should know.
-        tracing::warn!(path, "a static file cannot be read: permission denied");
+        static LOG: Throttle = Throttle::new();
+        if let Some(left_out) = LOG.admit() {
+            let left_out = left_out.field();
+            tracing::warn!(path, left_out, "a static file cannot be read: permission denied");
+        }
         return Ok(Found::Nothing);
     }
     if is_not_found(&error) { Ok(Found::Nothing) } else { Err(Error::internal(error)) }
@@ -296,6 +301,23 @@ mod tests {
         symlink("loop", root.join("loop")).unwrap();
         let folder = Folder::open(&root, Symlinks::Inside).unwrap();
         (outside, folder)
+    }
+
+    #[test]
+    fn files_that_may_not_be_read_are_logged_a_few_times_per_second() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = std::sync::Mutex::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_writer(writer).finish();
+        let begun = std::time::Instant::now();
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..300 {
+                let error = ErrorKind::PermissionDenied.into();
+                assert!(matches!(open_error(error, "a"), Ok(Found::Nothing)));
+            }
+        });
+        let lines = fs::read_to_string(log.path()).unwrap().lines().count();
+        let lines_max = 11 + usize::try_from(begun.elapsed().as_secs()).unwrap();
+        assert!((1..=lines_max).contains(&lines), "{lines}");
     }
 
     #[test]

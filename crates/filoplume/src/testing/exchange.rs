@@ -13,6 +13,12 @@ pub(super) struct SentRequest {
     pub(super) body: Vec<u8>,
 }
 
+impl SentRequest {
+    pub(super) fn target(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap_or_default()
+    }
+}
+
 /// Longest content that is printed, in characters. Use `assert_contains` for longer ones.
 const SHOWN_CHARS_MAX: usize = 2000;
 

@@ -18,14 +18,18 @@
 //! fails the test. A failed assertion prints the whole exchange.
 
 mod client;
+mod content;
 mod cookies;
 #[cfg(feature = "json")]
 mod difference;
 mod exchange;
+#[cfg(feature = "sessions")]
+mod forms;
 mod multipart;
 mod parse;
 mod request;
 mod response;
+mod target;
 
 pub use client::TestClient;
 pub use multipart::MultipartForm;

@@ -21,7 +21,8 @@ use std::fmt;
 #[derive(Clone, Default)]
 #[must_use = "a form does nothing until it is sent"]
 pub struct MultipartForm {
-    body: Vec<u8>,
+    /// The names of the parts, and the parts with their heads.
+    parts: Vec<(String, Vec<u8>)>,
 }
 
 /// A text that no test sends by accident.
@@ -34,13 +35,14 @@ impl MultipartForm {
     }
 
     /// Adds a text field.
-    pub fn text(self, name: &str, value: &str) -> Self {
-        self.part(&format!("form-data; name=\"{}\"", quoted(name)), None, value.as_bytes())
+    pub fn text(mut self, name: &str, value: &str) -> Self {
+        self.insert_text(self.parts.len(), name, value);
+        self
     }
 
     /// Adds a file.
     pub fn file(
-        self,
+        mut self,
         name: &str,
         file_name: &str,
         content_type: &str,
@@ -48,32 +50,51 @@ impl MultipartForm {
     ) -> Self {
         let disposition =
             format!("form-data; name=\"{}\"; filename=\"{}\"", quoted(name), quoted(file_name));
-        self.part(&disposition, Some(content_type), content.as_ref())
-    }
-
-    fn part(mut self, disposition: &str, content_type: Option<&str>, content: &[u8]) -> Self {
-        let head = format!("--{BOUNDARY}\r\ncontent-disposition: {disposition}\r\n");
-        self.body.extend_from_slice(head.as_bytes());
-        if let Some(content_type) = content_type {
-            self.body.extend_from_slice(format!("content-type: {content_type}\r\n").as_bytes());
-        }
-        self.body.extend_from_slice(b"\r\n");
-        self.body.extend_from_slice(content);
-        self.body.extend_from_slice(b"\r\n");
+        let part = part(&disposition, Some(content_type), content.as_ref());
+        self.parts.push((name.to_owned(), part));
         self
     }
 
-    /// Returns the content and its type.
-    pub(super) fn finish(mut self) -> (Vec<u8>, String) {
-        self.body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
-        (self.body, format!("multipart/form-data; boundary={BOUNDARY}"))
+    fn insert_text(&mut self, index: usize, name: &str, value: &str) {
+        let disposition = format!("form-data; name=\"{}\"", quoted(name));
+        self.parts.insert(index, (name.to_owned(), part(&disposition, None, value.as_bytes())));
     }
+
+    /// Adds a text field behind those of these names, and before all others.
+    #[cfg(feature = "sessions")]
+    pub(super) fn insert_text_after(&mut self, names: &[String], name: &str, value: &str) {
+        let before = self.parts.iter().rposition(|(part, _)| names.contains(part));
+        self.insert_text(before.map_or(0, |index| index + 1), name, value);
+    }
+
+    /// Returns the content.
+    pub(super) fn content(&self) -> Vec<u8> {
+        let mut content: Vec<u8> = self.parts.iter().flat_map(|(_, part)| part).copied().collect();
+        content.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
+        content
+    }
+
+    /// Returns the type of the content.
+    pub(super) fn content_type() -> String {
+        format!("multipart/form-data; boundary={BOUNDARY}")
+    }
+}
+
+fn part(disposition: &str, content_type: Option<&str>, content: &[u8]) -> Vec<u8> {
+    let mut part = format!("--{BOUNDARY}\r\ncontent-disposition: {disposition}\r\n").into_bytes();
+    if let Some(content_type) = content_type {
+        part.extend_from_slice(format!("content-type: {content_type}\r\n").as_bytes());
+    }
+    part.extend_from_slice(b"\r\n");
+    part.extend_from_slice(content);
+    part.extend_from_slice(b"\r\n");
+    part
 }
 
 impl fmt::Debug for MultipartForm {
     // Fields are not printed: a password may be among them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultipartForm").field("bytes", &self.body.len()).finish()
+        f.debug_struct("MultipartForm").field("parts", &self.parts.len()).finish()
     }
 }
 

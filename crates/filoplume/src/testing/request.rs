@@ -6,19 +6,20 @@ use std::net::SocketAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Method, Peer, StatusCode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::client::TestClient;
+use super::content::{Content, encoded};
 use super::exchange::{SentRequest, printable};
+#[cfg(feature = "sessions")]
+use super::forms::PageForms;
 use super::multipart::MultipartForm;
 use super::response::TestResponse;
-
-/// Characters that are not encoded in a form, in addition to letters and digits
-/// (`application/x-www-form-urlencoded`).
-const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
+use super::target::path_of;
 
 /// Length of a chunk: short, so that there are several.
 const CHUNK_BYTES: usize = 1000;
+
+const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A request to an app.
 ///
@@ -38,7 +39,10 @@ pub struct TestRequest<'a> {
     target: String,
     headers: Vec<(String, String)>,
     cookies: Vec<(String, String)>,
-    body: Option<Vec<u8>>,
+    content: Option<Content>,
+    /// The page whose CSRF token is added when the request is sent.
+    #[cfg(feature = "sessions")]
+    page: Option<PageForms>,
     peer: Peer,
     version: &'static str,
     is_chunked: bool,
@@ -53,7 +57,9 @@ impl<'a> TestRequest<'a> {
             target: target.to_owned(),
             headers: Vec::new(),
             cookies: Vec::new(),
-            body: None,
+            content: None,
+            #[cfg(feature = "sessions")]
+            page: None,
             peer: client.default_peer(),
             version: "HTTP/1.1",
             is_chunked: false,
@@ -119,37 +125,40 @@ impl<'a> TestRequest<'a> {
         self.header("authorization", &format!("Basic {credentials}"))
     }
 
-    /// Sends the CSRF token of a page, as a browser sends the hidden field of its form.
+    /// Sends the CSRF token of a page, as a browser does with the form that is sent to this target.
+    ///
+    /// The field is added to a [`form`](Self::form) and to a [`multipart`](Self::multipart) form.
+    /// There it is at the place that it has in the page: before or after the files. A `POST`
+    /// without content sends the form if the page has one for the target. Any other request is
+    /// taken for that of a script, which sends the first token of the page in a header.
     ///
     /// ```
     /// use filoplume::Key;
     /// use filoplume::middleware::{Csrf, CsrfToken, Sessions};
     /// use filoplume::prelude::*;
     ///
+    /// let page = |token: CsrfToken| {
+    ///     Html(format!("<form method=post action=/buy>{}</form>", token.field()))
+    /// };
     /// let client = App::new()
-    ///     .get("/", |token: CsrfToken| Html(format!("<form>{}</form>", token.field())))
-    ///     .post("/", || "bought")
+    ///     .get("/", page)
+    ///     .post("/buy", || "bought")
     ///     .with(Sessions::in_cookie(Key::generate()))
     ///     .with(Csrf::new())
     ///     .test();
     /// let page = client.get("/").send();
-    /// client.post("/").csrf(&page).send().assert_text("bought");
+    /// client.post("/buy").form(&[("item", "tea")]).csrf(&page).send().assert_text("bought");
     /// ```
     ///
     /// # Panics
     ///
-    /// If the page has no such field. The panic prints the exchange.
+    /// [`send`](Self::send) panics if the page has no such form, or if it has no token. The message
+    /// lists the forms of the page.
     #[cfg(feature = "sessions")]
     #[track_caller]
-    pub fn csrf(self, page: &TestResponse) -> Self {
-        use crate::middleware::{CSRF_FIELD, CSRF_HEADER};
-        page.assert_contains(CSRF_FIELD);
-        let (_, field) = page.text().split_once(CSRF_FIELD).unwrap_or_default();
-        let token = field.split_once("value=\"").and_then(|(_, value)| value.split_once('"'));
-        let (token, _) = token.unwrap_or_else(|| {
-            panic!("the field {CSRF_FIELD} has no value in the page:\n{}", page.text())
-        });
-        self.header(CSRF_HEADER, token)
+    pub fn csrf(mut self, page: &TestResponse) -> Self {
+        self.page = Some(PageForms::of(page));
+        self
     }
 
     /// Adds pairs to the query.
@@ -176,7 +185,7 @@ impl<'a> TestRequest<'a> {
 
     /// Sets the content.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
-        self.body = Some(body.into());
+        self.content = Some(Content::Bytes(body.into()));
         self
     }
 
@@ -204,14 +213,15 @@ impl<'a> TestRequest<'a> {
     }
 
     /// Sets the content to a form, with its type.
-    pub fn form<N: AsRef<str>, V: AsRef<str>>(self, pairs: &[(N, V)]) -> Self {
-        self.body(encoded(pairs)).typed("application/x-www-form-urlencoded")
+    pub fn form<N: AsRef<str>, V: AsRef<str>>(mut self, pairs: &[(N, V)]) -> Self {
+        self.content = Some(Content::Form(encoded(pairs)));
+        self.typed(FORM_TYPE)
     }
 
     /// Sets the content to a form with files, with its type.
-    pub fn multipart(self, form: MultipartForm) -> Self {
-        let (body, content_type) = form.finish();
-        self.body(body).typed(&content_type)
+    pub fn multipart(mut self, form: MultipartForm) -> Self {
+        self.content = Some(Content::Multipart(form));
+        self.typed(&MultipartForm::content_type())
     }
 
     /// Sends the content in chunks, without a `Content-Length`, as a client does that does not know
@@ -276,9 +286,12 @@ impl<'a> TestRequest<'a> {
     ///
     /// # Panics
     ///
-    /// If the response is not valid HTTP, or there are more redirects than allowed.
+    /// If the response is not valid HTTP, there are more redirects than allowed, or the token of
+    /// [`csrf`](Self::csrf) cannot be sent.
     #[track_caller]
     pub fn send(mut self) -> TestResponse {
+        #[cfg(feature = "sessions")]
+        self.add_csrf_token();
         let redirects_max = self.redirects_max;
         let mut redirects = 0;
         loop {
@@ -286,7 +299,7 @@ impl<'a> TestRequest<'a> {
             if redirects_max == 0 {
                 return response;
             }
-            let Some(target) = response.redirect_target(&self.target) else { return response };
+            let Some(target) = response.redirect_target() else { return response };
             assert!(
                 redirects < redirects_max,
                 "redirected more often than {redirects_max} times, at last with\n{response:?}"
@@ -297,12 +310,46 @@ impl<'a> TestRequest<'a> {
     }
 
     fn typed(mut self, content_type: &str) -> Self {
+        self.add_type(content_type);
+        self
+    }
+
+    fn add_type(&mut self, content_type: &str) {
         let has_type =
             self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         if !has_type {
             self.headers.push(("content-type".to_owned(), content_type.to_owned()));
         }
-        self
+    }
+
+    #[cfg(feature = "sessions")]
+    #[track_caller]
+    fn add_csrf_token(&mut self) {
+        use crate::middleware::{CSRF_FIELD, CSRF_HEADER};
+        let Some(page) = self.page.take() else { return };
+        let is_form = match &self.content {
+            Some(Content::Form(_) | Content::Multipart(_)) => true,
+            Some(Content::Bytes(_)) => false,
+            None => page.has_form_to(&self.target),
+        };
+        // Forms are not sent with other methods.
+        if self.method != Method::POST || !is_form {
+            let token = page.token_of_script().unwrap_or_else(|message| panic!("{message}"));
+            self.headers.push((CSRF_HEADER.to_owned(), token.to_owned()));
+            return;
+        }
+        let field = page.token_for(&self.target).unwrap_or_else(|message| panic!("{message}"));
+        let pair = encoded(&[(CSRF_FIELD, field.token)]);
+        match &mut self.content {
+            Some(Content::Form(form)) if !form.is_empty() => *form = format!("{pair}&{form}"),
+            Some(Content::Multipart(form)) => {
+                form.insert_text_after(field.before, CSRF_FIELD, field.token);
+            }
+            content => {
+                *content = Some(Content::Form(pair));
+                self.add_type(FORM_TYPE);
+            }
+        }
     }
 
     /// Changes the request to follow a redirect (RFC 9110, 15.4).
@@ -315,7 +362,7 @@ impl<'a> TestRequest<'a> {
         };
         if becomes_get {
             self.method = Method::GET;
-            self.body = None;
+            self.content = None;
             self.headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("content-"));
         }
     }
@@ -323,10 +370,11 @@ impl<'a> TestRequest<'a> {
     #[track_caller]
     fn exchange(&self) -> TestResponse {
         let path = path_of(&self.target).to_owned();
-        let head = self.head(&path);
+        let body = self.content.as_ref().map(Content::bytes);
+        let head = self.head(&path, body.as_deref());
         let mut bytes = head.clone().into_bytes();
         bytes.extend_from_slice(b"\r\n");
-        if let Some(body) = &self.body {
+        if let Some(body) = &body {
             if self.is_chunked {
                 for chunk in body.chunks(CHUNK_BYTES) {
                     bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
@@ -342,7 +390,7 @@ impl<'a> TestRequest<'a> {
         let request = SentRequest {
             method: self.method.clone(),
             head,
-            body: self.body.clone().unwrap_or_default(),
+            body: body.unwrap_or_default().into_owned(),
         };
         let response = TestResponse::parse(&answer, request);
         self.client.keep_cookies(&path, response.headers_all("set-cookie"));
@@ -350,7 +398,7 @@ impl<'a> TestRequest<'a> {
     }
 
     /// Returns the lines of the head, as they are sent.
-    fn head(&self, path: &str) -> String {
+    fn head(&self, path: &str, body: Option<&[u8]>) -> String {
         let mut head = format!("{} {} {}\r\n", self.method, self.target, self.version);
         let has =
             |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
@@ -365,7 +413,7 @@ impl<'a> TestRequest<'a> {
         if !cookies.is_empty() {
             add("cookie", &cookies);
         }
-        match &self.body {
+        match body {
             Some(_) if self.is_chunked => add("transfer-encoding", "chunked"),
             Some(body) if !has("content-length") => add("content-length", &body.len().to_string()),
             _ => {}
@@ -392,25 +440,7 @@ impl fmt::Debug for TestRequest<'_> {
             .field("target", &self.target)
             .field("headers", &headers.collect::<Vec<_>>())
             .field("cookies", &cookies)
-            .field("body_bytes", &self.body.as_ref().map(Vec::len))
+            .field("body_bytes", &self.content.as_ref().map(|content| content.bytes().len()))
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the path of a target, without its query, and without the scheme and host of an absolute
-/// form.
-fn path_of(target: &str) -> &str {
-    let target = target.split('?').next().unwrap_or_default();
-    match target.split_once("://") {
-        Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
-        None => target,
-    }
-}
-
-fn encoded<N: AsRef<str>, V: AsRef<str>>(pairs: &[(N, V)]) -> String {
-    let encode = |text: &str| utf8_percent_encode(text, FORM).to_string().replace("%20", "+");
-    let pairs = pairs
-        .iter()
-        .map(|(name, value)| format!("{}={}", encode(name.as_ref()), encode(value.as_ref())));
-    pairs.collect::<Vec<_>>().join("&")
 }

@@ -6,6 +6,7 @@ use filoplume_runtime::{Headers, StatusCode};
 
 use super::exchange::{SentRequest, compare, printable, write_content};
 use super::parse::{ParsedResponse, parse};
+use super::target::resolve;
 
 /// The response of an app. A failed assertion prints the whole exchange.
 ///
@@ -225,25 +226,22 @@ impl TestResponse {
     }
 
     /// Returns the target of a redirect within the app: a path, resolved against the requested one.
-    pub(super) fn redirect_target(&self, target: &str) -> Option<String> {
+    pub(super) fn redirect_target(&self) -> Option<String> {
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let location = self.header("location").filter(|_| is_redirect)?;
-        let location = location.split('#').next().unwrap_or_default();
-        match location.split_once("://") {
-            Some((_, rest)) => Some(rest.find('/').map_or("/", |slash| &rest[slash..]).to_owned()),
-            // Another host, with the same scheme.
-            None if location.starts_with("//") => None,
-            None if location.starts_with('/') => Some(location.to_owned()),
-            None => {
-                let path = target.split('?').next().unwrap_or_default();
-                let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
-                Some(if location.starts_with('?') {
-                    format!("{path}{location}")
-                } else {
-                    format!("{folder}{location}")
-                })
-            }
-        }
+        resolve(self.request.target(), location)
+    }
+
+    /// Returns the target of the request. After redirects it is the last one.
+    #[cfg(feature = "sessions")]
+    pub(super) fn target(&self) -> &str {
+        self.request.target()
+    }
+
+    /// Returns the method and target of the request.
+    #[cfg(feature = "sessions")]
+    pub(super) fn requested(&self) -> String {
+        format!("{} {}", self.request.method, self.request.target())
     }
 }
 

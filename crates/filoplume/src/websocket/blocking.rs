@@ -11,6 +11,7 @@ use filoplume_websocket::{CloseCode, CloseFrame, Decoder, Encoder, Event};
 use parking_lot::Mutex;
 
 use super::config::Config;
+use super::handlers::log_failure;
 use super::message::{AsMessage, Message, MessageRef, SocketResult};
 use super::upgrade::Negotiated;
 use crate::observe::SocketCounts;
@@ -385,7 +386,7 @@ pub(super) fn run<R: SocketResult>(
     let code = match &result {
         Ok(None) => CloseCode::NORMAL,
         Ok(Some(error)) => {
-            tracing::error!(?error, "the closure of a WebSocket has failed");
+            log_failure(None, error);
             CloseCode::INTERNAL_ERROR
         }
         Err(_) => CloseCode::INTERNAL_ERROR,

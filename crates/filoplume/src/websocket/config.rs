@@ -7,8 +7,9 @@ use filoplume_websocket::Limits;
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
 
 /// Most bytes that may wait for a slow peer, as for a raw connection. A longer message is accepted
-/// if nothing else waits. A thousand peers that do not read hold half a gigabyte with it, because
-/// as much may be under way. The server's memory budget bounds them together.
+/// if nothing else waits, and one of a room if no more than half of it does. A thousand peers that
+/// do not read hold half a gigabyte with it, because as much may be under way. The server's memory
+/// budget bounds them together.
 pub(super) const UNSENT_BYTES_MAX: usize = 256 * 1024;
 /// Proxies and address translators forget connections that were silent for a minute.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);

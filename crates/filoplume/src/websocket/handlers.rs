@@ -10,6 +10,7 @@ use super::message::{FromMessage, MessageRef, SocketResult, Unacceptable};
 use super::socket::{CloseReason, Socket};
 use crate::core::error::Error;
 use crate::core::panics::Panicked;
+use crate::log::Throttle;
 
 type OnOpen = Box<dyn FnOnce(&Socket) -> Option<Error> + Send>;
 type OnMessage = Box<dyn FnMut(&Socket, MessageRef<'_>) -> Result<(), Failure> + Send>;
@@ -82,7 +83,11 @@ impl Handlers {
         // What it has captured may be in a state that it does not expect.
         self.message = None;
         let panicked = Panicked::caught(panic);
-        tracing::error!(socket = socket.id(), %panicked, "a closure of a WebSocket panicked");
+        static LOG: Throttle = Throttle::new();
+        if let Some(left_out) = LOG.admit() {
+            let (socket, left_out) = (socket.id(), left_out.field());
+            tracing::error!(socket, %panicked, left_out, "a closure of a WebSocket panicked");
+        }
         socket.close(CloseCode::INTERNAL_ERROR, "");
     }
 
@@ -95,6 +100,15 @@ impl Handlers {
 
 /// A closure has failed. The peer is told that, and not why.
 fn fail(socket: &Socket, error: &Error) {
-    tracing::error!(socket = socket.id(), ?error, "a closure of a WebSocket has failed");
+    log_failure(Some(socket.id()), error);
     socket.close(CloseCode::INTERNAL_ERROR, "");
+}
+
+/// Logs that a closure has failed. A peer can cause that with each connection.
+pub(super) fn log_failure(socket: Option<u64>, error: &Error) {
+    static LOG: Throttle = Throttle::new();
+    if let Some(left_out) = LOG.admit() {
+        let left_out = left_out.field();
+        tracing::error!(socket, ?error, left_out, "a closure of a WebSocket has failed");
+    }
 }

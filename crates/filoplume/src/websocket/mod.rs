@@ -30,8 +30,8 @@
 //
 //   upgrade               the handshake and the settings
 //   protocol, blocking    the socket on the event loop, and on a thread
-//   handlers              its closures
-//   room, socket, outbox  sending from any thread; these know each other
+//   handlers              its closures, and how they fail
+//   room, socket, outbox, pace  sending from any thread; these know each other
 //   joined                messages between the rooms of several instances
 //   frames                the frames that wait for a peer
 //   message, config, origins
@@ -45,6 +45,7 @@ mod joined;
 mod message;
 mod origins;
 mod outbox;
+mod pace;
 mod protocol;
 mod room;
 mod socket;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use filoplume_runtime::tcp;
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::frames::Frames;
 use super::message::MessageRef;
+use super::pace::Behind;
 use super::room::RoomInner;
 use super::socket::SendError;
 use crate::observe::SocketCounts;
@@ -54,6 +56,9 @@ struct Queue {
     stage: Stage,
     turn: Turn,
     rooms: Vec<Weak<RoomInner>>,
+    /// Set by the message of a room that got this socket behind, until it has taken everything.
+    /// Boxed, because few are.
+    behind: Option<Box<Behind>>,
 }
 
 /// How far the closing handshake is.
@@ -102,6 +107,7 @@ impl Outbox {
             stage: Stage::Open,
             turn: Turn::Running,
             rooms: Vec::new(),
+            behind: None,
         };
         let (waker, queue) = (OnceLock::new(), Mutex::new(queue));
         Self { id, subprotocol, form, unsent_bytes_max, waker, queue, counts }
@@ -113,14 +119,25 @@ impl Outbox {
         bytes: usize,
         write: impl FnOnce(&mut Encoder, &mut Frames),
     ) -> Result<(), SendError> {
+        // A message that is longer than the bound is accepted if nothing else waits. Otherwise it
+        // could never be sent.
+        self.append_behind(0, bytes, write).map(drop)
+    }
+
+    /// As [`append`](Self::append). If no more than `unsent_max` waits, there is room for any
+    /// message. Returns whether the socket is behind now.
+    fn append_behind(
+        &self,
+        unsent_max: usize,
+        bytes: usize,
+        write: impl FnOnce(&mut Encoder, &mut Frames),
+    ) -> Result<bool, SendError> {
         let mut queue = self.queue.lock();
         if queue.stage != Stage::Open {
             return Err(SendError::Closed);
         }
-        // A message that is longer than the bound is accepted if nothing else waits. Otherwise it
-        // could never be sent.
         let unsent = queue.frames.bytes();
-        if unsent > 0 && unsent.saturating_add(bytes) > self.unsent_bytes_max {
+        if unsent > unsent_max && unsent.saturating_add(bytes) > self.unsent_bytes_max {
             return Err(SendError::Full);
         }
         // What a call of the protocol sends goes out at its end, and is counted there.
@@ -130,12 +147,16 @@ impl Outbox {
         }
         let Queue { frames, encoder, .. } = &mut *queue;
         write(encoder, frames);
+        let is_behind = self.is_behind(&queue);
+        if is_behind && queue.behind.is_none() {
+            queue.behind = Some(Box::new(Behind::new()));
+        }
         let must_wake = queue.turn.must_wake();
         drop(queue);
         if must_wake {
             self.wake();
         }
-        Ok(())
+        Ok(is_behind)
     }
 
     pub(super) fn send(&self, message: MessageRef<'_>) -> Result<(), SendError> {
@@ -147,8 +168,29 @@ impl Outbox {
     }
 
     /// Appends a frame that was encoded for all sockets of this form, and is shared with them.
-    pub(super) fn share(&self, frame: &Bytes) -> Result<(), SendError> {
-        self.append(frame.len(), |_, frames| frames.share(frame)).inspect(|()| self.count_sent())
+    /// Unless the socket is behind, there is room for one of any length. Returns whether it is now.
+    pub(super) fn share(&self, frame: &Bytes) -> Result<bool, SendError> {
+        self.append_behind(self.behind_beyond(), frame.len(), |_, frames| frames.share(frame))
+            .inspect(|_| self.count_sent())
+    }
+
+    /// The number of unsent bytes beyond which the socket is behind.
+    fn behind_beyond(&self) -> usize {
+        self.unsent_bytes_max / 2
+    }
+
+    fn is_behind(&self, queue: &Queue) -> bool {
+        queue.frames.bytes() > self.behind_beyond()
+    }
+
+    /// Has a sender wait until this socket has taken what waits for it. Returns how long it waits
+    /// at most, or `None` if it does not wait.
+    pub(super) fn wait_for(&self, sender: &Arc<Self>) -> Option<Duration> {
+        let mut queue = self.queue.lock();
+        if !self.is_behind(&queue) {
+            return None;
+        }
+        queue.behind.as_mut()?.wait(sender)
     }
 
     pub(super) fn ping(&self, content: &[u8]) -> Result<(), SendError> {
@@ -221,7 +263,7 @@ impl Outbox {
         }
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.notify();
         }
@@ -236,11 +278,14 @@ impl Outbox {
 
     /// Ends a call of the protocol: passes the frames to the closure, in pieces. Returns the stage.
     pub(super) fn end(&self, send: impl FnMut(&[u8])) -> Stage {
-        let (frames, stage) = {
+        let (frames, stage, behind) = {
             let mut queue = self.queue.lock();
             queue.turn = Turn::Waiting;
-            (std::mem::take(&mut queue.frames), queue.stage)
+            (std::mem::take(&mut queue.frames), queue.stage, queue.behind.take())
         };
+        if let Some(behind) = behind {
+            behind.wake_senders();
+        }
         frames.for_each(send);
         if let Some(buffer) = frames.into_buffer() {
             if buffer.capacity() <= KEPT_BYTES_MAX {
@@ -271,7 +316,7 @@ impl Outbox {
 
     /// Refuses messages from now on, and leaves all rooms.
     pub(super) fn closed(&self) {
-        let rooms = {
+        let (rooms, behind) = {
             let mut queue = self.queue.lock();
             let was_open = queue.stage != Stage::Closed && self.waker.get().is_some();
             if let Some(counts) = self.counts.as_ref().filter(|_| was_open) {
@@ -279,8 +324,11 @@ impl Outbox {
             }
             queue.stage = Stage::Closed;
             queue.frames = Frames::default();
-            std::mem::take(&mut queue.rooms)
+            (std::mem::take(&mut queue.rooms), queue.behind.take())
         };
+        if let Some(behind) = behind {
+            behind.wake_senders();
+        }
         for room in rooms.iter().filter_map(Weak::upgrade) {
             room.remove(self.id);
         }

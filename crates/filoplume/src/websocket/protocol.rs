@@ -1,6 +1,7 @@
 //! A socket on the event loop.
 
 use std::cell::RefCell;
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::tcp::{Closed, Io, Protocol};
@@ -10,6 +11,8 @@ use super::config::Times;
 use super::handlers::Handlers;
 use super::message::MessageRef;
 use super::outbox::Stage;
+use super::pace::{self, PATIENCE};
+use super::room::RoomInner;
 use super::socket::{CloseReason, Socket};
 
 /// A call ends when its output is this long, so that a peer that sends much and reads nothing does
@@ -36,6 +39,11 @@ pub(super) struct SocketProtocol {
     /// When the message that is not complete began.
     message_since: Option<Instant>,
     is_closing: bool,
+    /// A room to which this socket has sent more than its members read. It is forgotten when the
+    /// health is checked.
+    crowded: Option<Weak<RoomInner>>,
+    /// No messages are read before this, or until members of that room have read theirs.
+    paused_until: Option<Instant>,
     /// Boxed, because it is known only at the end.
     reason: Option<Box<CloseReason>>,
 }
@@ -70,6 +78,8 @@ impl SocketProtocol {
             health: Health::Heard,
             message_since: None,
             is_closing: false,
+            crowded: None,
+            paused_until: None,
             reason: None,
         }
     }
@@ -88,6 +98,10 @@ impl SocketProtocol {
         if stage == Stage::Closing && !self.is_closing {
             self.is_closing = true;
             io.set_timeout(self.times.close_timeout);
+            if self.paused_until.take().is_some() {
+                // The peer's answer comes behind its messages.
+                io.resume();
+            }
         }
     }
 
@@ -104,6 +118,9 @@ impl SocketProtocol {
         let started = Instant::now();
         let mut used = 0;
         while let Some(rest) = input.get_mut(used..).filter(|rest| !rest.is_empty()) {
+            if self.crowded.is_some() && self.pause(io) {
+                return used;
+            }
             let (count, event) = match self.decoder.receive(rest) {
                 Ok((count, Some(event))) => (count, event),
                 Ok((count, None)) => return used + count,
@@ -116,10 +133,12 @@ impl SocketProtocol {
             *messages += u64::from(matches!(event, Event::Text(_) | Event::Binary(_)));
             let after = match event {
                 Event::Text(text) => {
-                    message(&self.socket, &mut self.handlers, MessageRef::Text(text))
+                    let message = MessageRef::Text(text);
+                    handle(&self.socket, &mut self.handlers, message, &mut self.crowded)
                 }
                 Event::Binary(content) => {
-                    message(&self.socket, &mut self.handlers, MessageRef::Binary(content))
+                    let message = MessageRef::Binary(content);
+                    handle(&self.socket, &mut self.handlers, message, &mut self.crowded)
                 }
                 Event::Ping(content) => {
                     self.socket.outbox.pong(content);
@@ -164,6 +183,36 @@ impl SocketProtocol {
         io.close();
     }
 
+    /// Reads nothing for a while if members of the crowded room have not read what they were sent.
+    /// Returns whether it waits for them. However many senders there are, each one's next message
+    /// waits no longer than it would for one member.
+    #[cold]
+    fn pause(&mut self, io: &mut Io<'_>) -> bool {
+        let now = Instant::now();
+        let until = *self.paused_until.get_or_insert(now + PATIENCE);
+        let room = self.crowded.as_ref().and_then(Weak::upgrade).filter(|_| now < until);
+        let waits = room.and_then(|room| room.wait_for_members(&self.socket.outbox));
+        let Some(time) = waits.filter(|_| self.socket.is_open()) else {
+            self.paused_until = None;
+            if now >= until {
+                self.crowded = None;
+            }
+            return false;
+        };
+        io.pause();
+        io.set_timeout(time.min(until - now));
+        true
+    }
+
+    /// Continues to read, if nobody has to be waited for any more.
+    #[cold]
+    fn end_pause(&mut self, io: &mut Io<'_>) {
+        if !self.pause(io) {
+            io.resume();
+            io.set_timeout(self.times.ping_interval);
+        }
+    }
+
     /// There is no memory for the message that is arriving, or others need it.
     #[cold]
     fn give_up_message(&mut self, io: &mut Io<'_>) {
@@ -175,6 +224,7 @@ impl SocketProtocol {
     }
 
     fn check_health(&mut self, io: &mut Io<'_>) {
+        self.crowded = None;
         let timeout = self.times.message_timeout;
         if self.message_since.is_some_and(|since| since.elapsed() >= timeout) {
             return self.fail(CloseCode::POLICY_VIOLATION, "a message arrives too slowly", io);
@@ -197,10 +247,19 @@ impl SocketProtocol {
     }
 }
 
-/// Passes a message to the program, unless the socket is closing.
-fn message(socket: &Socket, handlers: &mut Handlers, message: MessageRef<'_>) -> After {
+/// Passes a message to the program, unless the socket is closing. Records a room that has become
+/// crowded by it.
+fn handle(
+    socket: &Socket,
+    handlers: &mut Handlers,
+    message: MessageRef<'_>,
+    crowded: &mut Option<Weak<RoomInner>>,
+) -> After {
     if socket.is_open() {
-        handlers.message(socket, message);
+        let noted = pace::during(|| handlers.message(socket, message));
+        if noted.is_some() {
+            *crowded = noted;
+        }
     }
     After::Continue
 }
@@ -253,6 +312,9 @@ impl Protocol for SocketProtocol {
 
     fn notified(&mut self, io: &mut Io<'_>) {
         self.send(io);
+        if self.paused_until.is_some() {
+            self.end_pause(io);
+        }
     }
 
     fn notified_may_block(&self) -> bool {
@@ -263,6 +325,9 @@ impl Protocol for SocketProtocol {
         if self.is_closing {
             // The peer did not answer the close frame.
             return io.close();
+        }
+        if self.paused_until.is_some() {
+            return self.end_pause(io);
         }
         self.call(io, |this, io| this.check_health(io));
     }

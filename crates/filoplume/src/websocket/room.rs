@@ -5,6 +5,7 @@ use std::fmt;
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use filoplume_websocket::{CloseCode, Encoder};
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::message::{AsMessage, MessageRef};
 use super::outbox::{Form, Outbox};
+use super::pace::note_crowded;
 use super::socket::{SendError, Socket};
 #[cfg(feature = "redis")]
 use crate::instances::{Membership, RedisChannel};
@@ -21,6 +23,14 @@ use crate::instances::{Membership, RedisChannel};
 /// A message is encoded once, and all members share its bytes. They receive the messages of a room
 /// in the same order. A member leaves when its socket closes. A member that reads too slowly is
 /// disconnected, unless the room [skips](Self::skip_slow) it.
+///
+/// A socket whose closure sends more to a room than the members read is read more slowly: while
+/// more than half of its [bound](super::WebSocketUpgrade::unsent_bytes_max) waits for a member, the
+/// next message of the sender waits too, until that member has taken everything, and 3 seconds at
+/// most. So one fast sender gets nobody disconnected who keeps reading, at half a megabyte per
+/// second or more. A slow member slows down a fast sender, unless the room skips slow members. What
+/// threads of the program send, what sockets [on threads](super::WebSocketUpgrade::on_thread) send,
+/// and what comes from other instances is not slowed down.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -46,11 +56,25 @@ pub struct Room {
 
 pub(super) struct RoomInner {
     slow: SlowMembers,
-    /// By the number of the socket: in the order in which they were opened, which is mostly that of
-    /// their memory.
-    members: Mutex<BTreeMap<u64, Arc<Outbox>>>,
+    members: Mutex<Members>,
     /// The rooms that this one belongs to, and its name there.
     home: Option<(Weak<RoomsInner>, Box<str>)>,
+}
+
+#[derive(Default)]
+struct Members {
+    /// By the number of the socket: in the order in which they were opened, which is mostly that of
+    /// their memory.
+    all: BTreeMap<u64, Arc<Outbox>>,
+    /// Those that the last message found behind, or left there. Others may be here too.
+    behind: Vec<Arc<Outbox>>,
+}
+
+impl Members {
+    fn remove(&mut self, id: u64) {
+        self.all.remove(&id);
+        self.behind.retain(|outbox| outbox.id != id);
+    }
 }
 
 /// What happens to members that read more slowly than others write.
@@ -98,7 +122,7 @@ impl Room {
     /// Adds a socket. It leaves when it closes.
     pub fn join(&self, socket: &Socket) {
         let outbox = &socket.outbox;
-        self.inner.members.lock().insert(outbox.id, Arc::clone(outbox));
+        self.inner.members.lock().all.insert(outbox.id, Arc::clone(outbox));
         if !outbox.joined(&self.inner) {
             self.inner.remove(outbox.id);
         }
@@ -139,7 +163,7 @@ impl Room {
 
     /// Returns the number of members.
     pub fn len(&self) -> usize {
-        self.inner.members.lock().len()
+        self.inner.members.lock().all.len()
     }
 
     /// Returns whether nobody is in the room.
@@ -163,18 +187,25 @@ impl fmt::Debug for Room {
 impl RoomInner {
     /// The members stay locked, so that they all see the same order. Sending runs no code of the
     /// program and never waits for a peer.
-    fn broadcast(&self, message: MessageRef<'_>, except: Option<u64>) -> Broadcast {
-        let members = self.members.lock();
+    fn broadcast(self: &Arc<Self>, message: MessageRef<'_>, except: Option<u64>) -> Broadcast {
+        let mut members = self.members.lock();
+        let Members { all, behind } = &mut *members;
+        behind.clear();
         let mut frames: Vec<(Form, Bytes)> = Vec::new();
         let mut result = Broadcast::default();
-        for outbox in members.values().filter(|outbox| Some(outbox.id) != except) {
+        for outbox in all.values().filter(|outbox| Some(outbox.id) != except) {
             let form = outbox.form;
             let at = frames.iter().position(|(known, _)| *known == form).unwrap_or_else(|| {
                 frames.push((form, form.encode(message).into()));
                 frames.len() - 1
             });
             match outbox.share(&frames[at].1) {
-                Ok(()) => result.sent += 1,
+                Ok(is_behind) => {
+                    result.sent += 1;
+                    if is_behind && self.slow == SlowMembers::Disconnect {
+                        behind.push(Arc::clone(outbox));
+                    }
+                }
                 Err(SendError::Full | SendError::OutOfMemory) => {
                     result.slow += 1;
                     if self.slow == SlowMembers::Disconnect {
@@ -187,7 +218,28 @@ impl RoomInner {
                 Err(SendError::Closed) => {}
             }
         }
+        if !behind.is_empty() {
+            note_crowded(self);
+        }
         result
+    }
+
+    /// Has a sender wait until another member has taken what waits for it. Returns how long it
+    /// waits at most, or `None` if it does not wait.
+    pub(super) fn wait_for_members(&self, sender: &Arc<Outbox>) -> Option<Duration> {
+        let mut members = self.members.lock();
+        let Members { behind, .. } = &mut *members;
+        for index in (0..behind.len()).rev() {
+            // What a sender is sent itself goes out before it is read again.
+            if behind[index].id == sender.id {
+                continue;
+            }
+            if let Some(time) = behind[index].wait_for(sender) {
+                return Some(time);
+            }
+            behind.swap_remove(index);
+        }
+        None
     }
 
     /// Sends a message to the members on other instances.
@@ -201,7 +253,7 @@ impl RoomInner {
 
     pub(super) fn remove(&self, id: u64) {
         let Some((home, name)) = &self.home else {
-            self.members.lock().remove(&id);
+            self.members.lock().remove(id);
             return;
         };
         let home = home.upgrade();
@@ -209,9 +261,9 @@ impl RoomInner {
         // it does when a socket joins.
         let mut rooms = home.as_ref().map(|home| home.rooms.lock());
         let mut members = self.members.lock();
-        members.remove(&id);
+        members.remove(id);
         let is_this = |room: &Room| std::ptr::eq(&*room.inner, self);
-        if let (true, Some(rooms)) = (members.is_empty(), &mut rooms) {
+        if let (true, Some(rooms)) = (members.all.is_empty(), &mut rooms) {
             drop(members);
             if rooms.get(&**name).is_some_and(is_this) {
                 rooms.remove(&**name);
@@ -338,7 +390,7 @@ impl Rooms {
             Room::with(self.inner.slow, Some(home))
         });
         let room = room.clone();
-        room.inner.members.lock().insert(socket.id(), Arc::clone(&socket.outbox));
+        room.inner.members.lock().all.insert(socket.id(), Arc::clone(&socket.outbox));
         drop(rooms);
         if !socket.outbox.joined(&room.inner) {
             room.inner.remove(socket.id());

@@ -256,7 +256,8 @@ impl WebSocketUpgrade {
     }
 
     /// Sets how many bytes may wait for the peer before [`Socket::send`] fails. Default: 256 KiB.
-    /// As much may be under way in addition.
+    /// As much may be under way in addition. A longer message is accepted if nothing else waits,
+    /// and one that comes from a room if no more than half of this waits.
     pub fn unsent_bytes_max(mut self, bytes: usize) -> Self {
         self.config.unsent_bytes_max = bytes;
         self

@@ -103,7 +103,7 @@ fn files_of_the_outer_router_are_behind_the_login_of_the_prefix() {
             .nest("/admin", Router::new().nest("/deep", Router::new()).with(auth()))
             .files("/", files()),
         App::new()
-            .nest("/admin", Router::new().get("/users", || "users"))
+            .nest("/admin", Router::new().route("/users", get(|| "users").with(auth())))
             .nest("/admin", Router::new().with(auth()))
             .files("/", files()),
     ];
@@ -225,12 +225,12 @@ fn a_literal_route_below_the_prefix_is_not_guarded() {
         .nest("/admin", Router::new().get("/users", || "users").with(auth()))
         .get("/admin/login", || "login")
         .get("/admin/help/{*page}", |Path(page): Path<String>| page)
-        .get("/Admin/{id}", |Path(id): Path<String>| id)
+        .get("/Admin/about/{id}", |Path(id): Path<String>| id)
         .nest("/admin/assets", Router::new().get("/a.css", || "a").fallback(|| "none"));
     let client = app.test();
     client.get("/admin/login").send().assert_text("login");
     client.get("/admin/help/a/b").send().assert_text("a/b");
-    client.get("/Admin/1").send().assert_text("1");
+    client.get("/Admin/about/1").send().assert_text("1");
     client.get("/admin/assets/b").send().assert_text("none");
     client.get("/admin/users").send().assert_status(401);
     client.get("/admin/login/").send().assert_status(308);
@@ -295,6 +295,83 @@ fn a_catch_all_of_the_same_prefix_without_the_middleware_is_refused() {
         .get("/{*rest}", || "")
         .with(auth());
     assert!(own_app(own).is_ok());
+}
+
+#[test]
+fn a_route_that_is_open_by_accident_is_refused() {
+    let users = || Router::new().get("/users", || "users").with(auth());
+    let reports = || Router::new().get("/reports", || "r").get("/sums", || "s");
+    let deep = |router| Router::new().nest("/deep", router);
+    let refused = [
+        (App::new().nest("/admin", users()).nest("/admin", reports()), "/admin/reports"),
+        (App::new().nest("/admin", reports()).nest("/admin", users()), "/admin/reports"),
+        (App::new().nest("/admin", users()).nest("/ADMIN", reports()), "/ADMIN/reports"),
+        (
+            App::new().merge(Router::new().nest("/admin", users())).nest("/admin", reports()),
+            "/admin/reports",
+        ),
+        (
+            App::new().nest("/admin", users()).nest("/admin", Router::new().merge(reports())),
+            "/admin/reports",
+        ),
+        (App::new().nest("/a", deep(users())).nest("/a", deep(reports())), "/a/deep/reports"),
+        (
+            App::new()
+                .nest("/admin", users())
+                .nest("/admin", Router::new().files("/files", StaticFiles::folder("src"))),
+            "/admin/files",
+        ),
+        (App::new().nest("/admin", users()).get("/admin/{id}", || "id"), "/admin/{id}"),
+        (App::new().nest("/admin", users()).get("/Admin/{id}/x", || "id"), "/Admin/{id}/x"),
+        (
+            App::new().nest("/admin", users()).nest("/admin/{id}", Router::new().get("/", || "")),
+            "/admin/{id}",
+        ),
+        (
+            App::new()
+                .nest("/admin", users().with(middleware::SecurityHeaders::new()))
+                .nest("/admin", reports().with(auth())),
+            "/admin/reports",
+        ),
+    ];
+    for (app, pattern) in refused {
+        let message = app.start("127.0.0.1:0").expect_err(pattern).to_string();
+        assert!(message.contains(&format!("\"{pattern}")), "{message}");
+        assert_eq!(message.matches("guards.rs:").count(), 2, "both places are named: {message}");
+    }
+}
+
+#[test]
+fn routers_at_one_prefix_may_be_one_or_have_the_same_middleware() {
+    let users = || Router::new().get("/users", || "users").with(auth());
+    let reports = || Router::new().get("/reports", || "reports");
+    let closed = [
+        App::new().nest("/admin", users().merge(reports())),
+        App::new().nest("/admin", users()).nest("/admin", reports().with(auth())),
+        App::new()
+            .nest("/admin", users())
+            .nest("/admin", Router::new().get("/{*rest}", || "reports").with(auth())),
+        App::new()
+            .merge(Router::new().nest("/admin", users()).nest("/admin", reports()).with(auth())),
+    ];
+    for app in closed {
+        let client = app.test();
+        check_closed(&client, &["/admin/reports", "/admin/users", "/admin/x"]);
+        client.get("/admin/reports").basic("ada", "sesame").send().assert_text("reports");
+    }
+    let own = Router::new().route("/reports", get(|| "reports").with(auth()));
+    let client = App::new().nest("/admin", users()).nest("/admin", own).test();
+    client.get("/admin/reports").send().assert_status(401);
+    let open = [
+        App::new().nest("/admin", users()).get("/admin/reports", || "reports"),
+        App::new().nest("/admin", users()).merge(Router::new().get("/admin/reports", || "reports")),
+        App::new().nest("/admin", Router::new().merge(users()).merge(reports())),
+    ];
+    for app in open {
+        let client = app.test();
+        client.get("/admin/reports").send().assert_text("reports");
+        client.get("/admin/users").send().assert_status(401);
+    }
 }
 
 fn own_app(router: Router) -> Result<()> {

@@ -6,6 +6,7 @@ mod console;
 mod cookies;
 mod credentials;
 mod csrf;
+mod csrf_forms;
 mod downloads;
 mod extractors;
 mod file_response;

@@ -6,10 +6,13 @@ mod bodies;
 mod compression;
 mod cors;
 mod decompression;
+mod jwt_algorithms;
 mod limits;
 mod logger;
 mod onion;
+mod read_contents;
 mod redis;
+mod slow_clients;
 
 use std::net::SocketAddr;
 

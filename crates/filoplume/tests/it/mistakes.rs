@@ -2,11 +2,11 @@
 //! the fix. Messages of the compiler are in `tests/compile_errors`.
 
 use expect_test::expect;
-use filoplume::Context;
-use filoplume::extract::FromRequest;
+use filoplume::extract::{FromRequest, Multipart};
 use filoplume::middleware::{CspNonce, RequestId, RequestIds, TimeLeft};
 use filoplume::prelude::*;
 use filoplume::routing::RouteOptions;
+use filoplume::{Context, Permits};
 use serde::Deserialize;
 
 use crate::routing::check_mistakes;
@@ -142,7 +142,7 @@ fn an_error_with_a_status_may_have_any_content() {
         .get("/json", || Err::<(), _>((StatusCode::CONFLICT, Json(1))))
         .get("/redirect", || Err::<(), _>(Redirect::to("/login")));
     let client = app.test();
-    client.get("/pair").send().assert_status(409).assert_text("lent out");
+    client.get("/pair").send().assert_status(409).assert_contains(r#""detail":"lent out""#);
     client.get("/status").send().assert_status(410);
     client.get("/json").send().assert_status(409).assert_text("1");
     client.get("/redirect").send().assert_status(303);
@@ -187,8 +187,36 @@ fn states_must_be_given_once_and_with_the_right_type() {
         app,
         &expect![[r#"
             the app cannot start:
-              - there are two states of type `u8` (mistakes.rs:_); wrap one of them in a new own
+              - there are two states of type `u8` (mistakes.rs:_ and mistakes.rs:_): wrap one of them in a type of its own
               - GET / (mistakes.rs:_) extracts `State<String>`, but there is no such state: add `.state(..)` to the app; the states of the app are `Arc<String>`, `u8`, `u8`
         "#]],
     );
+}
+
+#[test]
+fn a_permit_is_not_held_while_a_content_arrives() {
+    let (database, mail) = (Permits::new("database", 16), Permits::new("mail", 2));
+    let upload = |_: Body| "";
+    let app = App::new()
+        .route("/stream", post(upload).uses(&database))
+        .route("/parts", get(|| "").post(|_: Multipart| "").uses(&database))
+        .route("/two", get(|| "").uses(&database).uses(&mail))
+        .nest("/all", Router::new().route("/vital", post(upload).vital()).with(mail));
+    check_mistakes(
+        app,
+        &expect![[r#"
+        the app cannot start:
+          - POST /stream (mistakes.rs:_): the route uses the permits "database", but its handler reads the content as it arrives: a slow client would hold a permit until its last byte; add `.spooled()` (feature `spool`), so that the handler is called when the content is there, or replace `uses(..)` by `Permits::take` in the handler, behind the content
+          - POST /parts (mistakes.rs:_): the route uses the permits "database", but its handler reads the content as it arrives: a slow client would hold a permit until its last byte; add `.spooled()` (feature `spool`), so that the handler is called when the content is there, or replace `uses(..)` by `Permits::take` in the handler, behind the content
+          - GET /two (mistakes.rs:_): the route uses the permits "database" and "mail": a route can use only one kind, because two that are taken one after the other can block each other; keep `uses(..)` for the scarcer one, and take the other in the handler with `Permits::take`, always in this order
+          - POST /all/vital (mistakes.rs:_): the route is vital and uses the permits "mail": it would wait for requests that hold them; leave out `vital()` or `uses(..)`
+          - POST /all/vital (mistakes.rs:_): the route uses the permits "mail", but its handler reads the content as it arrives: a slow client would hold a permit until its last byte; add `.spooled()` (feature `spool`), so that the handler is called when the content is there, or replace `uses(..)` by `Permits::take` in the handler, behind the content
+    "#]],
+    );
+    let app = App::new()
+        .route("/spooled", post(upload).uses(&database).spooled())
+        .route("/parts", post(|_: Multipart| "").spooled().uses(&database))
+        .route("/json", post(|_: Json<Vec<u8>>| "").uses(&database))
+        .route("/request", post(|_: Request| "").uses(&database).uses(&database));
+    assert!(app.build().is_ok());
 }

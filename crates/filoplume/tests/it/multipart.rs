@@ -246,6 +246,30 @@ fn files_are_saved_completely_or_not_at_all() {
     assert!(!folder.path().join("two").exists());
 }
 
+/// The system's message does not say which file it is.
+#[test]
+fn a_file_that_cannot_be_created_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing").join("file");
+    let expected = format!("NotFound: cannot create {}: ", path.display());
+    let in_body = path.clone();
+    let app = App::new()
+        .post("/field", move |mut form: Multipart| -> Result<String> {
+            let error = form.next_field()?.unwrap().save_to(&path).unwrap_err();
+            Ok(format!("{:?}: {error}", error.kind()))
+        })
+        .post("/body", move |mut body: Body| {
+            let error = body.save_to(&in_body).unwrap_err();
+            format!("{:?}: {error}", error.kind())
+        });
+    let client = app.test();
+    let content = form(&[("name=a; filename=b", "text")]);
+    for path in ["/field", "/body"] {
+        let answer = client.post(path).header("content-type", TYPE).body(content.clone()).send();
+        assert!(answer.text().starts_with(&expected), "{path}: {}", answer.text());
+    }
+}
+
 #[test]
 fn a_connection_is_used_again_after_a_form() {
     let service = App::new().post("/", list).build().unwrap();

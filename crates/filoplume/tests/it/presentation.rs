@@ -6,6 +6,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use expect_test::{Expect, expect};
 use filoplume::prelude::*;
@@ -347,6 +348,38 @@ fn a_server_error_is_one_line_in_the_log_and_a_client_error_is_none() {
 }
 
 #[test]
+fn a_stranger_fills_no_log_with_failures_and_hides_none_of_another_route() {
+    const ASKED: usize = 300;
+    for (path, text) in [("/broken", "a request failed"), ("/panics", "a handler panicked")] {
+        let client = app().get("/other", || -> Result<()> { Err(broken().into()) }).test();
+        let begun = Instant::now();
+        let lines = logged(|| {
+            for _ in 0..ASKED {
+                client.get(path).send().assert_status(500);
+            }
+            client.get("/other").send().assert_status(500);
+        });
+        let seconds = usize::try_from(begun.elapsed().as_secs()).expect("it is short");
+        let (of_route, others): (Vec<_>, Vec<_>) =
+            lines.iter().partition(|line| line.contains(&format!("route=\"{path}\"")));
+        assert!(of_route.iter().all(|line| line.contains(text)), "{of_route:?}");
+        assert!((10..=11 + seconds).contains(&of_route.len()), "{} of {ASKED}", of_route.len());
+        assert_eq!(others.len(), 1, "{others:?}");
+        // A second later there is a line again, which says how many are missing.
+        let later = loop {
+            let lines = logged(|| {
+                client.get(path).send().assert_status(500);
+            });
+            match lines.into_iter().next() {
+                Some(line) => break line,
+                None => assert!(begun.elapsed() < Duration::from_secs(30), "it has no line"),
+            }
+        };
+        assert!(later.contains(" left_out="), "{later}");
+    }
+}
+
+#[test]
 fn the_page_of_production_looks_like_this() {
     let response = app().test().get("/fields").header("accept", BROWSER).send();
     let text = response.text();
@@ -388,4 +421,67 @@ fn the_function_that_presents_errors_may_panic() {
     let answer = app.test().get("/nowhere").send();
     answer.assert_status(404).assert_header("content-type", "application/problem+json");
     answer.assert_header("x-content-type-options", "nosniff").assert_contains("Not Found");
+}
+
+/// Regression: the text was sent as it was, as `text/plain`.
+#[test]
+fn a_status_with_a_text_is_rendered_like_an_error() {
+    let app = App::new()
+        .get("/text", || -> Result<String, _> { Err((StatusCode::CONFLICT, "lent out")) })
+        .get("/owned", || -> Result<(), _> { Err((StatusCode::CONFLICT, "lent out".to_owned())) })
+        .get("/headers", || -> Result<(), _> {
+            Err((StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")], "who are you?"))
+        })
+        .get("/empty", || -> Result<(), _> { Err((StatusCode::GONE, ())) });
+    let client = app.test();
+    let problem = r#"{"title":"Conflict","status":409,"detail":"lent out"}"#;
+    for path in ["/text", "/owned"] {
+        let refused = client.get(path).send();
+        refused.assert_status(409).assert_header("content-type", "application/problem+json");
+        refused.assert_text(problem);
+        let page = client.get(path).header("accept", "text/html").send();
+        page.assert_status(409).assert_header("content-type", "text/html; charset=utf-8");
+        page.assert_contains("lent out");
+    }
+    let refused = client.get("/headers").send();
+    refused.assert_status(401).assert_header("www-authenticate", "Bearer");
+    refused.assert_text(r#"{"title":"Unauthorized","status":401,"detail":"who are you?"}"#);
+    client.get("/empty").send().assert_status(410).assert_text(r#"{"title":"Gone","status":410}"#);
+}
+
+#[test]
+fn an_error_that_is_no_plain_text_is_sent_as_it_is() {
+    type Typed = (StatusCode, [(&'static str, &'static str); 1], &'static str);
+    let app = App::new()
+        .get("/html", || -> Result<(), _> { Err((StatusCode::CONFLICT, Html("<p>lent out"))) })
+        .get("/typed", || -> Result<(), Typed> {
+            Err((StatusCode::CONFLICT, [("Content-Type", "text/csv")], "lent,out"))
+        })
+        .get("/moved", || -> Result<(), _> { Err((StatusCode::MULTIPLE_CHOICES, "a or b")) })
+        .get("/value", || (StatusCode::CONFLICT, "lent out"));
+    let client = app.test();
+    client.get("/html").send().assert_status(409).assert_text("<p>lent out");
+    let typed = client.get("/typed").send();
+    typed.assert_status(409).assert_header("content-type", "text/csv").assert_text("lent,out");
+    client.get("/moved").send().assert_status(300).assert_text("a or b");
+    client.get("/value").send().assert_status(409).assert_text("lent out");
+}
+
+/// The rejection of an extractor is an error, too.
+#[test]
+fn a_rejection_with_a_text_is_rendered_like_an_error() {
+    struct Tenant;
+    impl filoplume::FromRequest for Tenant {
+        type Rejection = (StatusCode, &'static str);
+
+        fn from_request(
+            _: &mut Request,
+            _: &filoplume::Context<'_>,
+        ) -> Result<Self, Self::Rejection> {
+            Err((StatusCode::BAD_REQUEST, "say for whom"))
+        }
+    }
+    let client = App::new().get("/", |_: Tenant| "hello").test();
+    let problem = r#"{"title":"Bad Request","status":400,"detail":"say for whom"}"#;
+    client.get("/").send().assert_status(400).assert_text(problem);
 }

@@ -268,9 +268,10 @@ fn the_app_can_present_refusals_and_may_fail() {
 
 #[test]
 fn a_content_without_memory_is_refused_in_the_same_form() {
-    for (is_development, shown) in
-        [(false, r#"{"title":"Service Unavailable","status":503}"#), (true, "memory_max")]
-    {
+    for (is_development, shown) in [
+        (false, r#"{"title":"Service Unavailable","status":503}"#),
+        (true, "of the 200000 bytes of `ServerConfig::memory_max`"),
+    ] {
         let mut app_of_mode = App::new().post("/", |text: String| text.len().to_string());
         app_of_mode = app_of_mode
             .config(ServerConfig::default().memory_max(200_000))

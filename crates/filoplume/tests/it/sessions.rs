@@ -28,6 +28,10 @@ fn app(sessions: Sessions) -> App {
             Ok(format!("{:?}", session.get::<String>("user")?))
         })
         .get("/plain", || "no session here")
+        .get("/subject", |session: Session| -> Result<String> {
+            Ok(format!("{:?}", session.subject()?))
+        })
+        .post("/subject/{user}", |session: Session, Path(user): Path<String>| session.log_in(user))
         .get("/{name}", |session: Session, Path(name): Path<String>| -> Result<String> {
             Ok(format!("{:?}", session.get::<String>(&name)?))
         })

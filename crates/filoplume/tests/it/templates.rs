@@ -140,6 +140,15 @@ fn errors_are_shown_in_the_log_and_in_development_mode() {
     page.assert_status(500).assert_contains("page.html, line 2").assert_contains("user.nmae");
     assert!(!page.text().contains("s3cret"), "values are not shown: {page:?}");
     client.get("/missing").header("accept", "text/html").send().assert_contains("none.html");
+    let hint = |path: &str| {
+        let json: serde_json::Value = client.get(path).send().json();
+        json["development"]["hint"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        hint("/"),
+        "Give `user.nmae` to `context!`, or use `|default(\"\")` where it may be missing."
+    );
+    assert_eq!(hint("/missing"), "The templates are `loop.html`, `page.html`.");
 }
 
 #[test]

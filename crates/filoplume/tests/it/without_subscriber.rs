@@ -69,6 +69,35 @@ fn slow_and_refused_requests_are_on_stderr() {
     assert!(!stderr.contains("planted"), "{stderr}");
 }
 
+#[test]
+fn one_broken_template_and_one_panic() {
+    let templates = Templates::from_strings([("a.html", "hello\n\"{{ user }}\"")]).unwrap();
+    let client = App::new()
+        .get("/template", |State(templates): State<Templates>| {
+            templates.render("a.html", context! {})
+        })
+        .get("/panic/{id}", || -> String { panic!("ouch\nGET /fake failed") })
+        .get("/session", |request: Request| Session::of(&request).map(|_| ()))
+        .state(templates)
+        .test();
+    for path in ["/template", "/panic/secret", "/session"] {
+        client.get(path).send().assert_status(500);
+    }
+}
+
+#[test]
+fn failed_requests_are_on_stderr_with_their_lines() {
+    let stderr = stderr_of("one_broken_template_and_one_panic");
+    let template = "GET /template failed: template a.html, line 2: undefined value: `user` is \
+                    undefined\n          1 | hello\n     >    2 | \"{{ user }}\"\n";
+    assert!(stderr.contains(template), "{stderr}");
+    assert!(
+        stderr.contains("\nGET /panic/{id} panicked: ouch\n    GET /fake failed\n"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("calls `Session::configure(options)` in its"), "{stderr}");
+}
+
 /// Ends when its input does, which is at once unless the next test runs it.
 #[test]
 fn one_stuck_handler() {

@@ -9,6 +9,7 @@ mod handshakes;
 #[cfg(feature = "redis")]
 mod joined;
 mod memory;
+mod pace;
 #[cfg(feature = "redis")]
 #[path = "../it/redis_server.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]

@@ -168,6 +168,11 @@ impl Headers {
     }
 
     /// Returns the target of the request that the fields were parsed from, or an empty string.
+    /// Returns how much memory the fields take, beside static ones.
+    pub(crate) fn memory(&self) -> usize {
+        self.storage.as_ref().map_or(0, |storage| storage.memory())
+    }
+
     #[inline]
     pub(crate) fn target(&self) -> &str {
         self.storage.as_ref().map_or("", |storage| &storage.target)

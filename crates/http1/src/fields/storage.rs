@@ -93,6 +93,13 @@ impl Storage {
             .unwrap_or_default()
     }
 
+    /// Returns how much memory it takes, with the unused part of its buffers.
+    pub(crate) fn memory(&self) -> usize {
+        let fields = self.fields.capacity().saturating_mul(size_of::<Field>());
+        let buffers = self.bytes.capacity().saturating_add(self.target.capacity());
+        size_of::<Self>().saturating_add(fields).saturating_add(buffers)
+    }
+
     /// Copies the target from the request line at the start of the arena. Returns whether it is
     /// UTF-8.
     #[inline]

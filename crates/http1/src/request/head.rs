@@ -213,6 +213,15 @@ impl RequestHead {
         self.headers.get_str("upgrade").filter(|protocols| !protocols.is_empty())
     }
 
+    /// Returns how many bytes of memory the head takes: about twice its length, or more if its
+    /// buffers were used for a longer head before. A server can count them while a request waits.
+    pub fn memory(&self) -> usize {
+        let detached = self.detached.as_ref();
+        let detached = detached
+            .map_or(0, |detached| size_of::<Detached>().saturating_add(detached.target.len()));
+        self.headers.memory().saturating_add(detached)
+    }
+
     /// Returns whether the peer allows another request on this connection (RFC 9112 section 9.3).
     #[inline]
     pub fn is_persistent(&self) -> bool {
@@ -240,6 +249,19 @@ mod tests {
 
     fn parse(input: &str) -> RequestHead {
         parse_request_head(input.as_bytes(), &Limits::default()).unwrap().unwrap().0
+    }
+
+    #[test]
+    fn the_memory_of_a_head_includes_all_of_its_bytes() {
+        assert_eq!(RequestHead::empty().memory(), 0);
+        let long = "x".repeat(3000);
+        let input = format!("GET /{long} HTTP/1.1\r\nHost: t\r\nA: {long}\r\n\r\n");
+        let mut head = parse(&input);
+        let memory = head.memory();
+        // The target is stored twice.
+        assert!((9000..30_000).contains(&memory), "{memory}");
+        head.headers_mut();
+        assert!(head.memory() > memory + 3000, "{}", head.memory());
     }
 
     /// Checks target, path, query and authority.

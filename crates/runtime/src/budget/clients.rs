@@ -1,17 +1,31 @@
-//! The connections and threads that each client holds, if that is bounded. Only clients with a
-//! connection have an entry, so the table is never longer than the list of connections.
+//! What each client holds: connections, threads, seats of the pool, and space for contents. Only
+//! clients with a connection have an entry, so the table is never longer than the list of
+//! connections.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 #[cfg(feature = "spool")]
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::budget::networks::Networks;
+
+/// An IPv6 network of 48 bits may have this many times the connections of a client. It has many.
+const NETWORK_SHARE: usize = 4;
+
 /// The table keeps its memory up to this capacity.
 const CAPACITY_KEPT: usize = 1024;
+
+/// How many counts of seats each client has. A map would cost more than the count itself, and few
+/// routes block at the same time.
+const SEAT_COUNTS: usize = 32;
+
+/// What tells counted clients apart.
+pub(crate) type ClientId = IpAddr;
 
 /// The connections of each client.
 #[derive(Debug)]
@@ -19,18 +33,29 @@ pub(crate) struct Clients {
     connections_max: usize,
     /// Whether clients on this machine and on private networks are counted too.
     counts_private: bool,
-    counts: Mutex<HashMap<IpAddr, Count>>,
+    counts: Mutex<HashMap<ClientId, Count>>,
+    networks: Networks,
 }
 
 /// The resources of one client.
 #[derive(Debug, Default)]
 struct Count {
     connections: usize,
+    held: Arc<Held>,
+}
+
+/// What the connections of one client hold together.
+#[derive(Debug, Default)]
+struct Held {
     /// Threads that wait for this client.
-    threads: Arc<AtomicUsize>,
+    threads: AtomicUsize,
+    descriptors: AtomicUsize,
     /// Bytes of its contents that wait in files.
     #[cfg(feature = "spool")]
-    spooled: Arc<AtomicU64>,
+    spooled: AtomicU64,
+    /// Seats by route. Routes may share a count, which keeps them together.
+    seats: [AtomicU32; SEAT_COUNTS],
+    vital_seats: AtomicUsize,
 }
 
 /// The client already has its maximum of connections.
@@ -41,27 +66,41 @@ pub(crate) struct AtLimit;
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     clients: Arc<Clients>,
-    client: IpAddr,
-    threads: Arc<AtomicUsize>,
-    /// Bytes of its contents that wait in files.
-    #[cfg(feature = "spool")]
-    spooled: Arc<AtomicU64>,
+    client: ClientId,
+    held: Arc<Held>,
 }
 
 /// A thread that waits for a client. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(crate) struct HeldThread(Arc<ClientConnection>);
 
+/// A descriptor that is held for a client beside its connections. Dropping it removes it from the
+/// count.
+#[derive(Debug)]
+pub(crate) struct ClientDescriptor(Arc<ClientConnection>);
+
 impl Clients {
     /// Returns a table that bounds every client.
     pub(crate) fn new(connections_max: usize) -> Self {
-        Self { connections_max, counts_private: true, counts: Mutex::new(HashMap::new()) }
+        Self {
+            connections_max,
+            counts_private: true,
+            counts: Mutex::new(HashMap::new()),
+            networks: Networks::new(connections_max.saturating_mul(NETWORK_SHARE)),
+        }
     }
 
     /// Returns a table that bounds clients with public addresses. Clients on this machine and on
     /// private networks are usually proxies, which carry the connections of many clients.
+    ///
+    /// The maximum is half of all connections. A network has three quarters: four times as many
+    /// would be no bound.
     pub(crate) fn public(connections_max: usize) -> Self {
-        Self { counts_private: false, ..Self::new(connections_max) }
+        Self {
+            counts_private: false,
+            networks: Networks::new(connections_max + connections_max / 2),
+            ..Self::new(connections_max)
+        }
     }
 
     /// Counts one more connection. Returns `Ok(None)` if the client is not counted.
@@ -75,22 +114,21 @@ impl Clients {
         let client = client_of(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(client).or_default();
-        if count.connections >= self.connections_max {
+        if count.connections >= self.connections_max || !self.networks.enter(client) {
+            if count.connections == 0 {
+                counts.remove(&client);
+            }
             return Err(AtLimit);
         }
         count.connections += 1;
-        let connection = ClientConnection {
-            clients: Arc::clone(self),
-            client,
-            threads: Arc::clone(&count.threads),
-            #[cfg(feature = "spool")]
-            spooled: Arc::clone(&count.spooled),
-        };
+        let connection =
+            ClientConnection { clients: Arc::clone(self), client, held: Arc::clone(&count.held) };
         drop(counts);
         Ok(Some(Arc::new(connection)))
     }
 
-    fn release(&self, client: IpAddr) {
+    fn release(&self, client: ClientId) {
+        self.networks.leave(client);
         let mut counts = self.counts.lock();
         let Some(count) = counts.get_mut(&client) else { return };
         count.connections -= 1;
@@ -98,33 +136,73 @@ impl Clients {
             return;
         }
         counts.remove(&client);
-        // An attack from many addresses makes the table large. Its memory is released afterwards.
-        if counts.capacity() > CAPACITY_KEPT && counts.len() < counts.capacity() / 8 {
-            let wanted = counts.len() * 2;
-            counts.shrink_to(wanted);
-        }
+        shrink(&mut counts);
+    }
+}
+
+/// Releases the memory of a table that an attack from many addresses has made large.
+pub(crate) fn shrink<K: Eq + Hash, V>(counts: &mut HashMap<K, V>) {
+    if counts.capacity() > CAPACITY_KEPT && counts.len() < counts.capacity() / 8 {
+        let wanted = counts.len() * 2;
+        counts.shrink_to(wanted);
     }
 }
 
 impl ClientConnection {
+    /// Returns how many connections its client has, or its IPv6 network of 48 bits.
+    pub(crate) fn connections(&self) -> usize {
+        let own = self.clients.counts.lock().get(&self.client).map_or(0, |count| count.connections);
+        own.max(self.clients.networks.connections(self.client))
+    }
+
+    pub(crate) fn client(&self) -> ClientId {
+        self.client
+    }
+
     /// Counts one more thread that waits for this client. Returns `None` if there are already
     /// `threads_max`.
     pub(crate) fn hold_thread(self: &Arc<Self>, threads_max: usize) -> Option<HeldThread> {
-        let is_one_more = |threads| (threads < threads_max).then_some(threads + 1);
-        self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_one_more).ok()?;
-        Some(HeldThread(Arc::clone(self)))
+        is_one_more(&self.held.threads, threads_max).then(|| HeldThread(Arc::clone(self)))
+    }
+
+    /// Counts one more descriptor that is held for this client. Returns `None` if there are already
+    /// `descriptors_max`.
+    pub(crate) fn hold_descriptor(
+        self: &Arc<Self>,
+        descriptors_max: usize,
+    ) -> Option<ClientDescriptor> {
+        is_one_more(&self.held.descriptors, descriptors_max)
+            .then(|| ClientDescriptor(Arc::clone(self)))
     }
 
     /// Returns the bytes of the client's contents that wait in files.
     #[cfg(feature = "spool")]
     pub(crate) fn spooled(&self) -> &AtomicU64 {
-        &self.spooled
+        &self.held.spooled
+    }
+
+    /// Returns the number of the client's seats of the route with this index. Only
+    /// [`Seats`](super::seats::Seats) changes it, under its lock.
+    #[inline]
+    pub(crate) fn seats(&self, route: usize) -> &AtomicU32 {
+        &self.held.seats[route % SEAT_COUNTS]
+    }
+
+    /// As [`seats`](Self::seats), for those that are reserved for vital requests.
+    pub(crate) fn vital_seats(&self) -> &AtomicUsize {
+        &self.held.vital_seats
     }
 }
 
 impl Drop for HeldThread {
     fn drop(&mut self) {
-        self.0.threads.fetch_sub(1, Ordering::Relaxed);
+        self.0.held.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ClientDescriptor {
+    fn drop(&mut self) {
+        self.0.held.descriptors.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -134,9 +212,15 @@ impl Drop for ClientConnection {
     }
 }
 
+/// Counts one more, unless there are already `max`.
+fn is_one_more(count: &AtomicUsize, max: usize) -> bool {
+    let more = |count| (count < max).then_some(count + 1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
 /// Returns the address that stands for the client: an IPv4 address, or an IPv6 network of 64 bits,
 /// which is the smallest network that a subscriber gets.
-fn client_of(address: IpAddr) -> IpAddr {
+fn client_of(address: IpAddr) -> ClientId {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             IpAddr::V6(Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)))
@@ -183,6 +267,23 @@ mod tests {
         assert_eq!(clients.admit(one).unwrap_err(), AtLimit);
         drop((second, third));
         assert!(clients.counts.lock().is_empty(), "a client without a connection has no entry");
+    }
+
+    #[test]
+    fn an_ipv6_network_of_48_bits_has_a_bound_of_its_own() {
+        // Four times a number that was set, and three quarters of the connections by default.
+        for (clients, network_max) in [(Clients::new(2), 8), (Clients::public(8), 12)] {
+            let clients = Arc::new(clients);
+            let subnet = |subnet: usize| address(&format!("2001:db8:0:{subnet:x}::1"));
+            let mut open: Vec<_> =
+                (0..network_max).map(|n| clients.admit(subnet(n)).unwrap().unwrap()).collect();
+            assert_eq!(clients.admit(subnet(network_max)).unwrap_err(), AtLimit);
+            assert_eq!(clients.counts.lock().len(), network_max, "a refused one has no entry");
+            assert_eq!(open[0].connections(), network_max);
+            assert!(clients.admit(address("2001:db8:1::1")).is_ok(), "another network");
+            open.pop();
+            assert!(clients.admit(subnet(network_max)).is_ok());
+        }
     }
 
     #[test]

@@ -14,8 +14,8 @@ const WAITING_PER_RUNNING: usize = 1024;
 /// A step that takes less is short: to give it to another thread would cost a good part of it.
 const SHORT: Duration = Duration::from_micros(500);
 
-/// The handshakes that are computed and those that wait, in order of arrival, and how long a step
-/// takes.
+/// The handshakes that are computed and those that wait, whose clients take turns, and how long a
+/// step takes.
 #[derive(Debug)]
 pub(crate) struct Handshakes<T> {
     pub(crate) line: Line<T>,

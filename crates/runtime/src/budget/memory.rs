@@ -1,12 +1,14 @@
-//! The budget for the memory of all peers together: contents that are collected, and bytes that
-//! wait to be read or sent.
+//! The budget for the memory of all peers together: contents that are collected, bytes that wait to
+//! be read or sent, requests that wait, and what the readers of unread responses keep. What is
+//! answered at once is not charged.
 //!
-//! Nothing ever waits for memory. A content either grows or is refused, so incomplete contents
-//! cannot block each other. Before that, the deadlines get shorter: when half of the budget is
-//! used, silent and slow peers lose their connections
+//! Nothing ever waits for memory. A content either grows or is refused, and a request is queued or
+//! refused, so incomplete ones cannot block each other. Before that, the deadlines get shorter:
+//! when half of the budget is used, silent and slow peers lose their connections
 //! ([`Pace::pressed_deadline`](crate::clock::Pace)). The last quarter is reserved for short
 //! contents.
 
+use std::fmt;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,12 +31,17 @@ pub(crate) const SHORT_BYTES: usize = 64 * 1024;
 pub(crate) struct Memory {
     bytes_max: usize,
     used: AtomicUsize,
+    /// From this use on, slow peers are closed: half of the budget, or 0 while the disk space for
+    /// contents is short. One comparison tells a loop of both.
+    pressed_from: AtomicUsize,
 }
 
 impl Memory {
     /// Returns a budget of this many bytes, or of a share of the system's memory.
     pub(crate) fn new(bytes_max: Option<usize>) -> Arc<Self> {
-        Arc::new(Self { bytes_max: bytes_max.unwrap_or_else(share), used: AtomicUsize::new(0) })
+        let bytes_max = bytes_max.unwrap_or_else(share);
+        let (used, pressed_from) = (AtomicUsize::new(0), AtomicUsize::new(bytes_max / 2));
+        Arc::new(Self { bytes_max, used, pressed_from })
     }
 
     pub(crate) fn bytes_max(&self) -> usize {
@@ -45,9 +52,37 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns whether slow peers must be closed.
+    /// Displays what uses the memory.
+    pub(crate) fn usage(&self) -> impl fmt::Display + use<> {
+        format!(
+            "contents that arrive and output that peers have not taken have {} of the {} bytes of \
+             `ServerConfig::memory_max`, of which a quarter is for short contents",
+            self.used(),
+            self.bytes_max
+        )
+    }
+
+    /// Returns whether slow peers must be closed, those whose contents wait in files included.
     pub(crate) fn is_pressed(&self) -> bool {
+        self.used() >= self.pressed_from.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether memory itself is short.
+    pub(crate) fn is_short(&self) -> bool {
         self.used() >= self.bytes_max / 2
+    }
+
+    /// Returns whether the disk space for contents is short.
+    pub(crate) fn is_disk_short(&self) -> bool {
+        self.pressed_from.load(Ordering::Relaxed) == 0
+    }
+
+    /// Records whether the disk space for contents is short. The caller makes sure that the last
+    /// change is recorded last.
+    #[cfg(feature = "spool")]
+    pub(crate) fn set_disk_short(&self, is_short: bool) {
+        let from = if is_short { 0 } else { self.bytes_max / 2 };
+        self.pressed_from.store(from, Ordering::Relaxed);
     }
 
     /// Returns whether nothing is left.
@@ -85,6 +120,13 @@ impl Charge {
     /// Returns whether the bytes count in a budget. Those of a default charge do not.
     pub(crate) fn is_counted(&self) -> bool {
         self.memory.is_some()
+    }
+
+    /// Charges this many bytes to the budget of `other`, as [`set`](Self::set) does.
+    pub(crate) fn set_beside(&mut self, other: &Self, bytes: usize) {
+        if let Some(memory) = &other.memory {
+            self.set(memory, bytes);
+        }
     }
 
     /// Changes the number of bytes if the budget allows it. A smaller number is always allowed.

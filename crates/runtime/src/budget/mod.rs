@@ -3,11 +3,17 @@
 
 pub(crate) mod clients;
 pub(crate) mod descriptors;
+#[cfg(feature = "spool")]
+pub(crate) mod disk;
+pub(crate) mod fair_queue;
+#[cfg(feature = "spool")]
+pub(crate) mod freed;
 #[cfg(feature = "tls")]
 pub(crate) mod handshakes;
 #[cfg(any(feature = "tls", feature = "spool"))]
 pub(crate) mod line;
 pub(crate) mod memory;
+pub(crate) mod networks;
 pub(crate) mod permits;
 pub(crate) mod refusal;
 pub(crate) mod seats;

@@ -1,14 +1,18 @@
 //! A counted resource behind handlers, such as the connections of a database pool: who holds a
 //! permit, and who is notified when one is free.
 //!
-//! Routes of several servers may share permits, and each server has its own queues. So nothing
+//! Routes of several servers may share permits, and each server has its own queues. So no request
 //! waits here. A server whose request gets no permit is registered in the same critical section,
-//! and notified as soon as one is free. [`seats`](super::seats) has the queues.
+//! and notified as soon as one is free. [`seats`](super::seats) has the queues. A handler that
+//! [takes](Permits::take) a permit by itself is registered in the same way, and its thread waits.
+
+mod blocking;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+pub use self::blocking::HeldPermit;
 use crate::sync::Mutex;
 
 /// A number of permits, one for each running request.
@@ -45,6 +49,12 @@ use crate::sync::Mutex;
 ///
 /// A permit is taken before the handler is called, and released when the handler has returned or
 /// panicked. A body that is a reader is read later, without a permit.
+///
+/// A content that its handler reads as it arrives keeps the permit until it has arrived. While
+/// other requests wait for permits, the peer of such a content must send at the pace that is wanted
+/// of peers when threads are scarce: 64 KiB per second, with a pause of a second at most. Otherwise
+/// the read fails with `TimedOut`. It is better to have the content collected before
+/// ([`Plan::spooled`](crate::Plan)), or to [take](Self::take) the permit afterwards.
 #[derive(Clone)]
 pub struct Permits(Arc<Shared>);
 
@@ -164,18 +174,24 @@ impl State {
 
     /// Registers a waiter, once. Returns `false`.
     fn register(&mut self, waiter: &Weak<dyn PermitWaiter>) -> bool {
-        let is = |other: &Weak<dyn PermitWaiter>| {
-            other.as_ptr().cast::<()>() == waiter.as_ptr().cast::<()>()
-        };
-        if !self.waiting.iter().any(is) {
+        if !self.waiting.iter().any(|other| is_same(other, waiter)) {
             self.waiting.push_back(Weak::clone(waiter));
         }
         false
     }
 
+    /// Forgets a waiter that waits no longer.
+    fn unregister(&mut self, waiter: &Weak<dyn PermitWaiter>) {
+        self.waiting.retain(|other| !is_same(other, waiter));
+    }
+
     fn next_to_notify(&mut self) -> Option<Weak<dyn PermitWaiter>> {
         if self.free == 0 { None } else { self.waiting.pop_front() }
     }
+}
+
+fn is_same(one: &Weak<dyn PermitWaiter>, other: &Weak<dyn PermitWaiter>) -> bool {
+    one.as_ptr().cast::<()>() == other.as_ptr().cast::<()>()
 }
 
 impl Permit {

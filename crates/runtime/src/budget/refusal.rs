@@ -41,6 +41,11 @@ pub enum Refusal {
     /// The disk space for contents that wait in files is used up, or a file could not be written:
     /// `503`. The log has the reason.
     Spool,
+    /// Too many descriptors are held beside those of connections, by all peers together or by this
+    /// client: `503`. They are for bodies that come from readers such as files, and for contents
+    /// that handlers read as they arrive. The [limit of the
+    /// process](crate::ServerConfig::connections_max) decides how many there may be.
+    Descriptors,
     /// The client already has its [maximum of
     /// connections](crate::ServerConfig::connections_per_client_max): the new one is closed.
     ClientConnections,
@@ -60,12 +65,13 @@ pub enum Refusal {
 }
 
 /// The reasons other than parse errors, in the order of their rows.
-const OTHERS: [Refusal; 11] = [
+const OTHERS: [Refusal; 12] = [
     Refusal::Late,
     Refusal::Stalled,
     Refusal::Overloaded,
     Refusal::Memory,
     Refusal::Spool,
+    Refusal::Descriptors,
     Refusal::ClientConnections,
     Refusal::ClientThreads,
     Refusal::ProxyHeader,
@@ -83,7 +89,11 @@ impl Refusal {
             Self::Request(error) => Some(error.status()),
             Self::Late => Some(408),
             Self::NotTls => Some(400),
-            Self::Overloaded | Self::Memory | Self::Spool | Self::ClientThreads => Some(503),
+            Self::Overloaded
+            | Self::Memory
+            | Self::Spool
+            | Self::Descriptors
+            | Self::ClientThreads => Some(503),
             Self::Stalled
             | Self::ClientConnections
             | Self::ProxyHeader
@@ -104,6 +114,7 @@ impl Refusal {
             Self::Overloaded
                 | Self::Memory
                 | Self::Spool
+                | Self::Descriptors
                 | Self::ClientConnections
                 | Self::ClientThreads
                 | Self::ProxyHeader
@@ -121,6 +132,7 @@ impl fmt::Display for Refusal {
             Self::Overloaded => f.write_str("no thread or permit would be free in time"),
             Self::Memory => f.write_str("the memory for the data of all peers is used up"),
             Self::Spool => f.write_str("no disk space for the content"),
+            Self::Descriptors => f.write_str("too many descriptors are held"),
             Self::ClientConnections => f.write_str("client has too many connections"),
             Self::ClientThreads => f.write_str("too many threads wait for the client"),
             Self::ProxyHeader => f.write_str("no valid PROXY header"),

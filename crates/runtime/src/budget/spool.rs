@@ -1,45 +1,96 @@
 //! The files in which long contents wait until they are complete. All of them share one budget of
 //! disk space.
+//!
+//! A content reserves its announced length when its file is created, so that what has begun can
+//! also end; one of unknown length reserves each part before it is written. When half of the space
+//! is reserved, slow uploads lose their connections, as if memory were short.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use crate::budget::clients::ClientConnection;
+use crate::budget::descriptors::HeldDescriptor;
+use crate::budget::disk::Disk;
+use crate::budget::freed::Freed;
 use crate::budget::line::Line;
+use crate::budget::memory::Memory;
+use crate::budget::throttle::Throttle;
 
 /// How many threads write to files at once. A disk is hardly faster with more, and one that hangs
 /// holds up no more than these.
 pub(crate) const WRITERS_MAX: usize = 4;
 
+/// How many threads close long files. One at a time, because it is work for the disk.
+pub(crate) const CLOSERS_MAX: usize = 1;
+
 /// One client may take one byte of the space in this many, if clients are counted.
 const CLIENT_SHARE: u64 = 4;
+
+/// From this length on, a file is closed by a thread of its own: the file system may take tens of
+/// milliseconds to free it, and the thread that drops it may be an event loop. Low in tests.
+const LONG_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// The disk space for contents that arrive, and the connections whose parts are written.
 pub(crate) struct Spool<T> {
     pub(crate) space: Arc<SpoolSpace>,
     pub(crate) line: Line<T>,
+    /// Long files that are going to be closed.
+    pub(crate) closing: Line<Box<Stored>>,
 }
 
+/// What closes a long file elsewhere.
+type Closer = Box<dyn Fn(Box<Stored>) + Send + Sync>;
+
 /// The disk space for contents that arrive.
-#[derive(Debug)]
 pub(crate) struct SpoolSpace {
     folder: PathBuf,
     bytes_max: u64,
-    used: AtomicU64,
+    /// Whether the files lie in memory, and take much of it.
+    is_memory: bool,
+    /// Changed together with the pressure that follows from it, so that the last change decides.
+    reserved: Mutex<u64>,
+    written: AtomicU64,
+    /// Learns when the space is short.
+    memory: Arc<Memory>,
+    closer: OnceLock<Closer>,
+    /// For contents that cannot be written.
+    log: Throttle,
+    /// Locked once per file, when it is dropped, and for refusals.
+    freed: Mutex<Freed>,
+    started_at: Instant,
 }
 
 /// A content in a file without a name. Dropping it frees its space.
 #[derive(Debug)]
 pub(crate) struct SpoolFile {
+    /// `None` only in `drop`.
+    stored: Option<Box<Stored>>,
+}
+
+/// The file of a content, and what it takes. Dropped in this order.
+#[derive(Debug)]
+pub(crate) struct Stored {
     file: File,
-    bytes: u64,
+    _held: HeldDescriptor,
+    reservation: Reservation,
+}
+
+/// Disk space for a content. Dropping it gives the space back.
+#[derive(Debug)]
+struct Reservation {
     space: Arc<SpoolSpace>,
     /// The client that the bytes count for, if clients are counted.
     client: Option<Arc<ClientConnection>>,
+    bytes: u64,
+    /// How many of them are used.
+    written: u64,
 }
 
 /// Why a content cannot be written to its file.
@@ -47,13 +98,25 @@ pub(crate) struct SpoolFile {
 pub(crate) enum SpoolError {
     /// The budget is used up.
     Full,
+    /// There is no descriptor for the file.
+    NoDescriptor,
     Failed(io::Error),
 }
 
 impl<T> Spool<T> {
-    pub(crate) fn new(folder: Option<PathBuf>, bytes_max: u64) -> Self {
-        // As many wait as there are connections.
-        Self { space: SpoolSpace::new(folder, bytes_max), line: Line::new(WRITERS_MAX, usize::MAX) }
+    pub(crate) fn new(
+        folder: Option<PathBuf>,
+        bytes_max: Option<u64>,
+        memory: &Arc<Memory>,
+    ) -> Self {
+        let space = SpoolSpace::new(folder, bytes_max, memory);
+        space.warn_of_memory();
+        Self {
+            space,
+            // As many wait as there are connections.
+            line: Line::new(WRITERS_MAX, usize::MAX),
+            closing: Line::new(CLOSERS_MAX, usize::MAX),
+        }
     }
 }
 
@@ -64,29 +127,66 @@ impl<T> fmt::Debug for Spool<T> {
 }
 
 impl SpoolSpace {
-    pub(crate) fn new(folder: Option<PathBuf>, bytes_max: u64) -> Arc<Self> {
+    /// Returns a budget of this many bytes, or of what the disk and the memory suggest.
+    pub(crate) fn new(
+        folder: Option<PathBuf>,
+        bytes_max: Option<u64>,
+        memory: &Arc<Memory>,
+    ) -> Arc<Self> {
         let folder = folder.unwrap_or_else(std::env::temp_dir);
-        Arc::new(Self { folder, bytes_max, used: AtomicU64::new(0) })
+        let disk = Disk::of(&folder);
+        // A program that chooses less knows why.
+        let suggested = disk.spooled_bytes_max(memory.bytes_max() as u64);
+        let bytes_max = bytes_max.unwrap_or(suggested);
+        Arc::new(Self {
+            folder,
+            bytes_max,
+            is_memory: disk.is_memory && bytes_max >= suggested,
+            reserved: Mutex::new(0),
+            written: AtomicU64::new(0),
+            memory: Arc::clone(memory),
+            closer: OnceLock::new(),
+            log: Throttle::new(),
+            freed: Mutex::default(),
+            started_at: Instant::now(),
+        })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    fn warn_of_memory(&self) {
+        if self.is_memory {
+            tracing::warn!(
+                folder = %self.folder.display(),
+                bytes_max = self.bytes_max,
+                "long contents wait in memory: set `ServerConfig::spool_folder` to a folder on a \
+                 disk"
+            );
+        }
+    }
+
+    /// Has long files closed by other threads from now on.
+    pub(crate) fn close_by(&self, closer: impl Fn(Box<Stored>) + Send + Sync + 'static) {
+        let _ = self.closer.set(Box::new(closer));
+    }
+
+    /// Logs that a content could not be written, which any peer can cause while a disk is full.
+    #[cold]
+    pub(crate) fn note_failure(&self, error: &io::Error) {
+        if let Some(left_out) = self.log.admit() {
+            let folder = self.folder.display();
+            tracing::error!(%error, %folder, left_out, "a content is not written");
+        }
     }
 
     /// Returns how many bytes lie in files now.
-    pub(crate) fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a content of this length may begin. Its bytes are counted when they arrive.
-    pub(crate) fn may_begin(
-        &self,
-        length: Option<u64>,
-        client: Option<&Arc<ClientConnection>>,
-    ) -> bool {
-        let length = length.unwrap_or(0);
+    /// Returns whether a content of this length would fit now. Its space is reserved when it has a
+    /// file.
+    pub(crate) fn may_begin(&self, length: u64, client: Option<&Arc<ClientConnection>>) -> bool {
         let fits = |used: u64, max: u64| used.saturating_add(length) <= max;
-        fits(self.used(), self.bytes_max)
+        fits(*self.reserved.lock(), self.bytes_max)
             && client.is_none_or(|client| {
                 fits(client.spooled().load(Ordering::Relaxed), self.client_bytes_max())
             })
@@ -96,107 +196,174 @@ impl SpoolSpace {
         self.bytes_max / CLIENT_SHARE
     }
 
-    /// Creates a file that no other user can read. The system removes it with its last handle.
+    /// Returns in how many seconds a content of this length may fit.
+    pub(crate) fn retry_after(
+        &self,
+        length: Option<u64>,
+        client: Option<&Arc<ClientConnection>>,
+    ) -> u64 {
+        let length = length.unwrap_or(0);
+        let missing = |used: u64, max: u64| used.saturating_add(length).saturating_sub(max);
+        let of_client = client.map_or(0, |client| {
+            missing(client.spooled().load(Ordering::Relaxed), self.client_bytes_max())
+        });
+        let missing = missing(*self.reserved.lock(), self.bytes_max).max(of_client);
+        self.freed.lock().retry_after(missing, self.started_at.elapsed())
+    }
+
+    /// Displays what uses the space: all contents, and those of this client.
+    pub(crate) fn usage(
+        &self,
+        client: Option<&Arc<ClientConnection>>,
+    ) -> impl fmt::Display + use<> {
+        let (used, max) = (*self.reserved.lock(), self.bytes_max);
+        let mut usage = format!(
+            "contents that wait in files have {used} of the {max} bytes of \
+             `ServerConfig::spooled_bytes_max`"
+        );
+        if let Some(client) = client {
+            let (used, max) = (client.spooled().load(Ordering::Relaxed), self.client_bytes_max());
+            usage.push_str(&format!(", and those of this client {used} of its {max}"));
+        }
+        usage + "; if the disk has failed, the log has the error"
+    }
+
+    /// Creates a file that no other user can read, for a content of this length. The system removes
+    /// it with its last handle.
     pub(crate) fn create(
         self: &Arc<Self>,
+        length: Option<u64>,
         client: Option<&Arc<ClientConnection>>,
+        held: HeldDescriptor,
     ) -> Result<SpoolFile, SpoolError> {
-        let file = tempfile::tempfile_in(&self.folder).map_err(SpoolError::Failed)?;
         let client = client.map(Arc::clone);
-        Ok(SpoolFile { file, bytes: 0, space: Arc::clone(self), client })
+        let mut reservation = Reservation::new(Arc::clone(self), client);
+        reservation.grow(length.unwrap_or(0))?;
+        let file = tempfile::tempfile_in(&self.folder).map_err(SpoolError::Failed)?;
+        let stored = Box::new(Stored { file, _held: held, reservation });
+        Ok(SpoolFile { stored: Some(stored) })
+    }
+
+    /// Reserves more bytes, if there are as many.
+    fn try_reserve(&self, more: u64) -> bool {
+        let mut reserved = self.reserved.lock();
+        let Some(sum) = reserved.checked_add(more).filter(|sum| *sum <= self.bytes_max) else {
+            return false;
+        };
+        *reserved = sum;
+        self.memory.set_disk_short(self.is_short(sum));
+        true
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let mut reserved = self.reserved.lock();
+        *reserved -= bytes;
+        self.memory.set_disk_short(self.is_short(*reserved));
+    }
+
+    fn is_short(&self, reserved: u64) -> bool {
+        reserved > 0 && reserved >= self.bytes_max / 2
     }
 }
 
-impl SpoolFile {
-    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
-        let more = bytes.len() as u64;
-        let before = self.space.used.fetch_add(more, Ordering::Relaxed);
-        // Counted in any case, and freed with the file.
-        self.bytes += more;
-        let is_full = before.saturating_add(more) > self.space.bytes_max;
-        let has_share = self.client.as_ref().is_none_or(|client| {
-            let before = client.spooled().fetch_add(more, Ordering::Relaxed);
-            before.saturating_add(more) <= self.space.client_bytes_max()
-        });
-        if is_full || !has_share {
+impl fmt::Debug for SpoolSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpoolSpace")
+            .field("folder", &self.folder)
+            .field("bytes_max", &self.bytes_max)
+            .field("reserved", &*self.reserved.lock())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reservation {
+    fn new(space: Arc<SpoolSpace>, client: Option<Arc<ClientConnection>>) -> Self {
+        Self { space, client, bytes: 0, written: 0 }
+    }
+
+    /// Reserves so many more bytes.
+    fn grow(&mut self, more: u64) -> Result<(), SpoolError> {
+        let client_max = self.space.client_bytes_max();
+        if let Some(client) = &self.client {
+            let fits = |used: u64| used.checked_add(more).filter(|sum| *sum <= client_max);
+            let added = client.spooled().fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+            added.map_err(|_| SpoolError::Full)?;
+        }
+        if !self.space.try_reserve(more) {
+            if let Some(client) = &self.client {
+                client.spooled().fetch_sub(more, Ordering::Relaxed);
+            }
             return Err(SpoolError::Full);
         }
-        self.file.write_all(bytes).map_err(SpoolError::Failed)
-    }
-
-    /// Returns the number of bytes that were appended.
-    pub(crate) fn length(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Begins to read at the first byte.
-    pub(crate) fn rewind(&mut self) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(0)).map(drop)
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.file
+        self.bytes += more;
+        Ok(())
     }
 }
 
-impl Read for SpoolFile {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
-    }
-}
-
-impl Drop for SpoolFile {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.space.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.space.freed.lock().note(self.written, self.space.started_at.elapsed());
+        self.space.written.fetch_sub(self.written, Ordering::Relaxed);
+        self.space.give_back(self.bytes);
         if let Some(client) = &self.client {
             client.spooled().fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::budget::clients::Clients;
-
-    #[test]
-    fn files_share_a_budget_and_give_it_back() {
-        let space = SpoolSpace::new(None, 10);
-        let (mut one, mut other) = (space.create(None).unwrap(), space.create(None).unwrap());
-        one.append(b"123456").unwrap();
-        let may_begin = |length| space.may_begin(length, None);
-        assert!(may_begin(Some(4)) && !may_begin(Some(5)) && may_begin(None));
-        other.append(b"1234").unwrap();
-        assert!(matches!(one.append(b"7"), Err(SpoolError::Full)));
-        drop(one);
-        assert_eq!(space.used(), 4);
-        other.append(b"56").unwrap();
-        other.rewind().unwrap();
-        assert_eq!(io::read_to_string(&mut other).unwrap(), "123456");
-        drop(other);
-        assert_eq!(space.used(), 0);
+impl SpoolFile {
+    fn stored(&self) -> &Stored {
+        self.stored.as_deref().expect("it is there until it is dropped")
     }
 
-    #[test]
-    fn one_client_has_a_share_and_leaves_the_rest_to_others() {
-        let clients = Arc::new(Clients::new(10));
-        let client = |address: &str| clients.admit(address.parse().unwrap()).unwrap();
-        let (one, same, other) = (client("192.0.2.1"), client("192.0.2.1"), client("192.0.2.2"));
-        let space = SpoolSpace::new(None, 40);
-        let mut file = space.create(one.as_ref()).unwrap();
-        file.append(b"12345678").unwrap();
-        assert!(!space.may_begin(Some(3), same.as_ref()), "its connections count together");
-        assert!(space.may_begin(Some(10), other.as_ref()) && space.may_begin(Some(30), None));
-        let mut more = space.create(same.as_ref()).unwrap();
-        assert!(matches!(more.append(b"123"), Err(SpoolError::Full)));
-        drop((file, more));
-        assert!(space.may_begin(Some(10), one.as_ref()));
-        assert_eq!(space.used(), 0);
+    fn stored_mut(&mut self) -> &mut Stored {
+        self.stored.as_deref_mut().expect("it is there until it is dropped")
     }
 
-    #[test]
-    fn a_folder_that_does_not_exist_is_an_error() {
-        let space = SpoolSpace::new(Some("/nowhere/at/all".into()), 10);
-        assert!(matches!(space.create(None), Err(SpoolError::Failed(_))));
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
+        let Stored { file, reservation, .. } = self.stored_mut();
+        let more = bytes.len() as u64;
+        let after = reservation.written + more;
+        reservation.grow(after.saturating_sub(reservation.bytes))?;
+        file.write_all(bytes).map_err(SpoolError::Failed)?;
+        reservation.written = after;
+        reservation.space.written.fetch_add(more, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the number of bytes that were appended.
+    pub(crate) fn length(&self) -> u64 {
+        self.stored().reservation.written
+    }
+
+    /// Begins to read at the first byte.
+    pub(crate) fn rewind(&mut self) -> io::Result<()> {
+        self.stored_mut().file.seek(SeekFrom::Start(0)).map(drop)
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.stored().file
     }
 }
+
+impl Read for SpoolFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stored_mut().file.read(buffer)
+    }
+}
+
+impl Drop for SpoolFile {
+    fn drop(&mut self) {
+        let Some(stored) = self.stored.take() else { return };
+        let space = Arc::clone(&stored.reservation.space);
+        if stored.reservation.written < LONG_BYTES {
+            return;
+        }
+        if let Some(close) = space.closer.get() {
+            close(stored);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::budget::clients::{ClientConnection, HeldThread};
+use crate::budget::refusal::Refusal;
 
 /// From one thread in this many on, the loop collects more of a content before its handler starts.
 /// Threads are then for peers that send.
@@ -21,6 +22,8 @@ const CLIENT_SHARE: usize = 8;
 pub(crate) struct Streams {
     threads_max: usize,
     open: AtomicUsize,
+    /// Those of upgraded connections.
+    upgraded: AtomicUsize,
     /// Responses whose bodies are pushed. They need no thread.
     pushed: AtomicUsize,
     read: AtomicU64,
@@ -35,8 +38,20 @@ pub(crate) struct OpenPushed(Arc<Streams>);
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     streams: Arc<Streams>,
+    kind: Kind,
     /// The thread that counts for its client, if clients are bounded.
     _held: Option<HeldThread>,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A content, or a client that takes a response.
+    Content,
+    /// The peer of a connection that a request has upgraded.
+    Upgraded,
+    /// The peer of a connection of a raw service, whose threads may all be used for that.
+    Raw,
 }
 
 impl Streams {
@@ -44,6 +59,7 @@ impl Streams {
         Arc::new(Self {
             threads_max,
             open: AtomicUsize::new(0),
+            upgraded: AtomicUsize::new(0),
             pushed: AtomicUsize::new(0),
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -56,6 +72,37 @@ impl Streams {
         self: &Arc<Self>,
         connection: Option<&Arc<ClientConnection>>,
     ) -> Option<OpenStream> {
+        self.open_as(connection, Kind::Content)
+    }
+
+    /// As [`open`](Self::open), for a thread that owns a connection. Those of upgraded connections
+    /// have a maximum together, because they do not end by themselves, and other requests need
+    /// threads.
+    pub(crate) fn open_detached(
+        self: &Arc<Self>,
+        connection: Option<&Arc<ClientConnection>>,
+        is_of_raw_service: bool,
+    ) -> Result<OpenStream, Refusal> {
+        if is_of_raw_service {
+            return self.open_as(connection, Kind::Raw).ok_or(Refusal::ClientThreads);
+        }
+        let has_place = self.upgraded.fetch_add(1, Ordering::Relaxed) < self.share();
+        let opened = if has_place {
+            self.open_as(connection, Kind::Upgraded).ok_or(Refusal::ClientThreads)
+        } else {
+            Err(Refusal::Overloaded)
+        };
+        if opened.is_err() {
+            self.upgraded.fetch_sub(1, Ordering::Relaxed);
+        }
+        opened
+    }
+
+    fn open_as(
+        self: &Arc<Self>,
+        connection: Option<&Arc<ClientConnection>>,
+        kind: Kind,
+    ) -> Option<OpenStream> {
         let held = match connection {
             Some(connection) => {
                 Some(connection.hold_thread((self.threads_max / CLIENT_SHARE).max(1))?)
@@ -63,7 +110,7 @@ impl Streams {
             None => None,
         };
         self.open.fetch_add(1, Ordering::Relaxed);
-        Some(OpenStream { streams: Arc::clone(self), _held: held })
+        Some(OpenStream { streams: Arc::clone(self), kind, _held: held })
     }
 
     /// Counts a response whose body is pushed.
@@ -92,15 +139,19 @@ impl Streams {
         self.open.load(Ordering::Relaxed) >= (self.threads_max / CROWDED_SHARE).max(1)
     }
 
-    fn are_full(&self) -> bool {
-        self.open.load(Ordering::Relaxed) >= (self.threads_max / FULL_SHARE).max(1)
+    fn share(&self) -> usize {
+        (self.threads_max / FULL_SHARE).max(1)
     }
 }
 
 impl OpenStream {
     /// Returns whether threads are so scarce that slow peers must be closed.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.streams.are_full()
+        let open = self.streams.open.load(Ordering::Relaxed);
+        match self.kind {
+            Kind::Content | Kind::Upgraded => open >= self.streams.share(),
+            Kind::Raw => open >= self.streams.threads_max,
+        }
     }
 
     /// Counts bytes that the stream has read.
@@ -117,6 +168,9 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.streams.open.fetch_sub(1, Ordering::Relaxed);
+        if self.kind == Kind::Upgraded {
+            self.streams.upgraded.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -130,6 +184,42 @@ impl Drop for OpenPushed {
 mod tests {
     use super::*;
     use crate::budget::clients::Clients;
+
+    #[test]
+    fn upgraded_connections_hold_half_of_the_threads() {
+        let streams = Streams::new(16);
+        let upgrade = || streams.open_detached(None, false);
+        let mut open: Vec<_> = (0..8).map(|_| upgrade().unwrap()).collect();
+        assert!(open[0].is_pressed());
+        assert_eq!(upgrade().unwrap_err(), Refusal::Overloaded);
+        assert!(streams.open(None).is_some(), "a content is not refused");
+        open.pop();
+        assert!(!open[0].is_pressed());
+        open.push(upgrade().unwrap());
+        assert_eq!(upgrade().unwrap_err(), Refusal::Overloaded);
+    }
+
+    #[test]
+    fn connections_of_a_raw_service_may_hold_all_threads() {
+        let streams = Streams::new(16);
+        let open: Vec<_> = (0..16).map(|_| streams.open_detached(None, true).unwrap()).collect();
+        assert!(open[0].is_pressed());
+        drop(open.into_iter().next());
+        let open = streams.open_detached(None, true).unwrap();
+        assert!(!open.is_pressed());
+    }
+
+    #[test]
+    fn a_client_at_its_limit_takes_no_place_of_upgraded_connections() {
+        let streams = Streams::new(8);
+        let client = Arc::new(Clients::new(100)).admit("192.0.2.1".parse().unwrap()).unwrap();
+        let _first = streams.open_detached(client.as_ref(), false).unwrap();
+        for _ in 0..8 {
+            let refused = streams.open_detached(client.as_ref(), false);
+            assert_eq!(refused.unwrap_err(), Refusal::ClientThreads);
+        }
+        assert!(streams.open_detached(None, false).is_ok());
+    }
 
     #[test]
     fn streams_are_crowded_long_before_they_are_full() {

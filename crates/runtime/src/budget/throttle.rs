@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::sync::Mutex;
+
 /// The minimum time between two lines about the same thing.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -42,6 +44,29 @@ impl Throttle {
     }
 }
 
+/// A throttle for each of a few texts.
+pub(crate) struct Throttles(Mutex<Vec<(&'static str, Throttle)>>);
+
+impl Default for Throttles {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl Throttles {
+    /// Like [`Throttle::admit`], for a line with this text.
+    pub(crate) fn admit(&self, text: &'static str) -> Option<u64> {
+        let mut throttles = self.0.lock();
+        if let Some((_, throttle)) = throttles.iter().find(|(known, _)| *known == text) {
+            return throttle.admit();
+        }
+        let throttle = Throttle::new();
+        let left_out = throttle.admit();
+        throttles.push((text, throttle));
+        left_out
+    }
+}
+
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -61,6 +86,14 @@ mod tests {
         assert_eq!(throttle.admit_at(at(1004)), None);
         assert_eq!(throttle.admit_at(at(1005)), Some(501));
         assert_eq!(throttle.admit_at(at(9000)), Some(0));
+    }
+
+    #[test]
+    fn each_text_has_its_own_lines() {
+        let throttles = Throttles::default();
+        assert_eq!(throttles.admit("a handler panicked"), Some(0));
+        assert_eq!(throttles.admit("a handler panicked"), None);
+        assert_eq!(throttles.admit("something else"), Some(0));
     }
 
     #[test]

@@ -7,8 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::budget::permits::{Permit, Permits};
-use crate::budget::seats::SeatRequest;
+use crate::budget::clients::ClientConnection;
+use crate::budget::memory::Charge;
+use crate::budget::permits::Permit;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::LoopHandle;
 use crate::execution::key::Route;
@@ -24,6 +25,8 @@ pub(crate) struct Call {
     pub(crate) answer_to: AnswerTo,
     /// The permit of the resource that its handler uses. Held once it has a seat.
     pub(crate) permit: Permit,
+    /// The share of the memory budget that the request takes while it waits for a seat.
+    charge: Charge,
 }
 
 /// Where the answer to a request goes.
@@ -45,6 +48,8 @@ pub(crate) struct ReplyTo {
 pub(crate) struct Asker {
     pub(crate) loop_handle: Arc<LoopHandle>,
     pub(crate) peer: Peer,
+    /// The client of its connection, if it is counted.
+    pub(crate) client: Option<Arc<ClientConnection>>,
     pub(crate) site: Arc<Site>,
     pub(crate) route: Route,
     pub(crate) slot: AnswerSlot,
@@ -53,13 +58,26 @@ pub(crate) struct Asker {
 impl Call {
     /// A request that has no permit yet.
     pub(crate) fn new(request: Request, answer_to: AnswerTo) -> Self {
-        Self { request, answer_to, permit: Permit::default() }
+        Self { request, answer_to, permit: Permit::default(), charge: Charge::default() }
+    }
+
+    /// Returns its parts. It waits no longer, so it is not charged any more.
+    pub(crate) fn into_parts(self) -> (Request, AnswerTo, Permit) {
+        (self.request, self.answer_to, self.permit)
     }
 
     pub(crate) fn route(&self) -> Route {
         match &self.answer_to {
             AnswerTo::Connection(reply_to) => reply_to.route,
             AnswerTo::Guest(asker) => asker.route,
+        }
+    }
+
+    /// Returns the client that the request came from, if it is counted.
+    pub(crate) fn client(&self) -> Option<&Arc<ClientConnection>> {
+        match &self.answer_to {
+            AnswerTo::Connection(reply_to) => reply_to.connection.place.as_ref(),
+            AnswerTo::Guest(asker) => asker.client.as_ref(),
         }
     }
 
@@ -70,15 +88,14 @@ impl Call {
             AnswerTo::Guest(asker) => &asker.loop_handle,
         }
     }
-}
 
-impl SeatRequest for Box<Call> {
-    fn permits(&self) -> Option<&Permits> {
-        self.request.permits()
-    }
-
-    fn hold(&mut self, permit: Permit) {
-        self.permit = permit;
+    /// Charges the memory that it takes while it waits for a thread. Returns whether the budget
+    /// allows it.
+    pub(crate) fn charge(&mut self) -> bool {
+        let mut charge = Charge::of(&self.loop_handle().engine.memory);
+        let is_allowed = charge.try_set(self.request.uncharged_bytes());
+        self.charge = charge;
+        is_allowed
     }
 }
 

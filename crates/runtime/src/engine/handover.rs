@@ -133,9 +133,9 @@ impl Engine {
     /// Continues a connection of the process before. `number` selects the loop.
     pub(crate) fn resume(&self, mut resumed: Resumed, number: usize) {
         let accepted = &mut resumed.accepted;
-        if let (Some(clients), Peer::Tcp(address)) = (&self.clients, accepted.peer) {
+        if let Peer::Tcp(address) = accepted.peer {
             // It is not refused: the process before has accepted it.
-            accepted.place = clients.admit(address.ip()).ok().flatten();
+            accepted.place = self.admit(address.ip()).ok().flatten();
         }
         let loops = self.loops.get().map(|loops| &**loops).unwrap_or_default();
         let handle = loops.get(number % loops.len().max(1)).and_then(Weak::upgrade);

@@ -197,7 +197,7 @@ impl Engine {
         #[cfg(feature = "tls")]
         drop(self.handshakes.line.close());
         #[cfg(feature = "spool")]
-        drop(self.spool.line.close());
+        drop((self.spool.line.close(), self.spool.closing.close()));
         drop(mem::take(&mut *self.spare.lock()));
         #[cfg(unix)]
         self.flush_handover();

@@ -14,13 +14,17 @@ pub(crate) mod incoming;
 mod lifecycle;
 pub(crate) mod listener;
 mod observed;
+pub(crate) mod pull_queue;
 pub(crate) mod seat;
 pub(crate) mod task;
+pub(crate) mod work;
 pub(crate) mod worker;
 
 use std::cmp::Reverse;
 use std::fmt;
 use std::iter;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -31,17 +35,17 @@ use std::time::Instant;
 use crossbeam_channel::TryRecvError;
 use parking_lot::Mutex;
 
-use crate::budget::clients::Clients;
-use crate::budget::descriptors;
+use crate::budget::clients::{AtLimit, ClientConnection, Clients};
+use crate::budget::descriptors::{self, Descriptors};
 #[cfg(feature = "tls")]
 use crate::budget::handshakes::Handshakes;
 use crate::budget::memory::Memory;
 use crate::budget::refusal::Refusals;
 use crate::budget::seats::{Seats, VITAL_SEATS};
 #[cfg(feature = "spool")]
-use crate::budget::spool::{Spool, WRITERS_MAX};
+use crate::budget::spool::{CLOSERS_MAX, Spool, WRITERS_MAX};
 use crate::budget::streams::Streams;
-use crate::budget::throttle::Throttle;
+use crate::budget::throttle::{Throttle, Throttles};
 use crate::config::{PerClient, ServerConfig};
 use crate::engine::cancel::{Cancels, RUNNERS_MAX};
 #[cfg(any(feature = "tls", feature = "spool"))]
@@ -49,11 +53,12 @@ use crate::engine::connection::Connection;
 #[cfg(unix)]
 use crate::engine::event_loop::Message;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
-use crate::engine::exchange::Call;
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::lifecycle::Lifecycle;
 use crate::engine::listener::{Bound, Entry};
+use crate::engine::pull_queue::PullQueue;
 use crate::engine::task::Task;
+use crate::engine::work::Work;
 use crate::error::{Kind, Result};
 use crate::execution::crowd::Crowd;
 use crate::execution::key::ExecutionKey;
@@ -70,7 +75,6 @@ use crate::protocol::handshake::Handshake;
 use crate::protocol::http::Http;
 use crate::protocol::preamble::Preamble;
 use crate::protocol::raw::Raw;
-use crate::queue::MessageQueue;
 use crate::service::Site;
 use crate::service::monitor::{Monitor, ServerState};
 use crate::service::stopping::Stopping;
@@ -88,7 +92,7 @@ pub(crate) enum Backend {
     /// A service, called by the engine.
     Service(Arc<Site>),
     /// The program, which pulls requests from a queue.
-    Program(MessageQueue<IncomingRequest>),
+    Program(Arc<PullQueue<IncomingRequest>>),
     /// A raw protocol, which receives bytes instead of requests. A connection that switches to HTTP
     /// has its own [`Site`].
     Tcp(Arc<dyn TcpService>),
@@ -111,6 +115,15 @@ impl Backend {
             Self::Tcp(_) | Self::Program(_) => None,
         }
     }
+
+    /// Returns whether the service trusts a proxy with this address.
+    fn trusts(&self, address: IpAddr) -> bool {
+        let Self::Service(site) = self else { return false };
+        catch_unwind(AssertUnwindSafe(|| site.service.is_proxy(address))).unwrap_or_else(|_| {
+            tracing::error!("`Service::is_proxy` panicked");
+            false
+        })
+    }
 }
 
 /// The state of a running server that its threads share.
@@ -118,11 +131,13 @@ pub(crate) struct Engine {
     pub(crate) config: ServerConfig,
     /// The configured maximum, or less if there are too few file descriptors.
     pub(crate) connections_max: usize,
+    /// The descriptors that are held beside those of connections.
+    pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) backend: Backend,
     pub(crate) pool: Pool<Task>,
     /// Decides which requests get a thread of the pool. It bounds how many wait, so the pool's own
     /// queue needs no tighter bound.
-    pub(crate) seats: Seats<Box<Call>>,
+    pub(crate) seats: Seats<Work>,
     /// Decides which TLS handshakes are computed now.
     #[cfg(feature = "tls")]
     pub(crate) handshakes: Handshakes<Box<Connection>>,
@@ -145,8 +160,10 @@ pub(crate) struct Engine {
     pub(crate) full_log: Throttle,
     /// Limits the log lines about connections that are closed to make room.
     pub(crate) shed_log: Throttle,
+    /// For panics. A stranger may know a request that causes one.
+    panic_log: Throttles,
     /// The connections of each client. `None` if connections per client are not limited.
-    pub(crate) clients: Option<Arc<Clients>>,
+    clients: Option<Arc<Clients>>,
     pub(crate) watchdog: Watchdog,
     /// The calls that may be stuck.
     pub(crate) calls: Arc<Calls>,
@@ -218,7 +235,7 @@ impl Engine {
         #[cfg(not(feature = "tls"))]
         let handshakes_max = 0;
         #[cfg(feature = "spool")]
-        let writers = WRITERS_MAX;
+        let writers = WRITERS_MAX + CLOSERS_MAX;
         #[cfg(not(feature = "spool"))]
         let writers = 0;
         PoolConfig::new()
@@ -230,8 +247,9 @@ impl Engine {
             // lost their loop and have not returned, because a loop that is taken needs a new
             // leader at once. A route that costs a thread its loop does not run on loops any more,
             // so there is at most one such thread per execution key. Threads for vital requests are
-            // added as well, and those that compute handshakes, write contents to files or tell
-            // handlers that their clients have gone: handlers that block must not keep others out.
+            // added as well, and those that compute handshakes, write contents to files, close
+            // these or tell handlers that their clients have gone: handlers that block must not
+            // keep others out.
             .urgent_reserve(
                 LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX + handshakes_max + writers,
             )
@@ -241,7 +259,7 @@ impl Engine {
     /// Returns an engine without event loops.
     fn new(config: ServerConfig, backend: Backend, stopping: Stopping) -> Arc<Self> {
         let loops = config.event_loops;
-        let connections_max = connections_max(&config);
+        let (connections_max, descriptors) = descriptors_of(&config);
         let pool = Self::pool_of(&config);
         let clients = match config.connections_per_client_max {
             PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
@@ -254,12 +272,13 @@ impl Engine {
         #[cfg(feature = "tls")]
         let handshakes = Handshakes::new(config.handshakes_max);
         #[cfg(feature = "spool")]
-        let spool = Spool::new(config.spool_folder.clone(), config.spooled_bytes_max);
+        let spool = Spool::new(config.spool_folder.clone(), config.spooled_bytes_max, &memory);
         let streams = Streams::new(config.threads_max);
         let calls = Arc::new(Calls::new(config.stuck_after));
         let tokens = iter::once(stopping).chain(backend.stopping()).collect();
-        Arc::new_cyclic(|engine: &Weak<Self>| Self {
+        let engine = Arc::new_cyclic(|engine: &Weak<Self>| Self {
             connections_max,
+            descriptors,
             config,
             backend,
             pool: Pool::new(pool, Task::run),
@@ -278,6 +297,7 @@ impl Engine {
             accept_log: Throttle::new(),
             full_log: Throttle::new(),
             shed_log: Throttle::new(),
+            panic_log: Throttles::default(),
             clients,
             watchdog: Watchdog::new(),
             calls,
@@ -286,7 +306,27 @@ impl Engine {
             #[cfg(unix)]
             handover: handover::Handover::default(),
             lifecycle: Lifecycle::new(tokens),
-        })
+        });
+        #[cfg(feature = "spool")]
+        engine.spool.space.close_by({
+            let engine = Arc::downgrade(&engine);
+            move |stored| {
+                // Without an engine it is closed here.
+                if let Some(engine) = engine.upgrade() {
+                    engine.close_elsewhere(stored);
+                }
+            }
+        });
+        engine
+    }
+
+    /// Counts one more connection of a client. Returns `Ok(None)` if it is not counted: a proxy
+    /// that the service trusts has as many connections as its clients need.
+    pub(crate) fn admit(&self, address: IpAddr) -> Result<Option<Arc<ClientConnection>>, AtLimit> {
+        match &self.clients {
+            Some(clients) if !self.backend.trusts(address) => clients.admit(address),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the first guest of an accepted connection.
@@ -351,7 +391,9 @@ impl Engine {
     #[cold]
     pub(crate) fn note_panic(&self, what: &'static str) {
         self.counters.panics.increment();
-        tracing::error!("{what}");
+        if let Some(left_out) = self.panic_log.admit(what) {
+            tracing::error!(left_out, "{what}");
+        }
     }
 
     /// Counts a route that moves to the pool or back to the loops.
@@ -392,13 +434,15 @@ impl Engine {
     }
 }
 
-/// Returns the maximum number of connections. Raises the limit of open files first, if configured.
-fn connections_max(config: &ServerConfig) -> usize {
+/// Returns the maximum number of connections, and the budget of descriptors. Raises the limit of
+/// open files first, if configured.
+fn descriptors_of(config: &ServerConfig) -> (usize, Arc<Descriptors>) {
     if config.raise_descriptor_limit {
         descriptors::raise_limit();
     }
     let descriptors_max = descriptors::limit();
-    let connections_max = descriptors::connections_max(config.connections_max, descriptors_max);
+    let descriptors = Descriptors::new(descriptors_max);
+    let connections_max = descriptors.connections_max(config.connections_max);
     tracing::info!(
         connections_max,
         configured = config.connections_max,
@@ -406,7 +450,7 @@ fn connections_max(config: &ServerConfig) -> usize {
         connections_per_client_max = ?config.connections_per_client_max,
         "limits"
     );
-    connections_max
+    (connections_max, descriptors)
 }
 
 impl fmt::Debug for Engine {

@@ -30,6 +30,7 @@ impl Engine {
             waiting: self.seats.waiting(),
             threads_max: self.config.threads_max,
             connections_max: self.connections_max,
+            held_descriptors: self.descriptors.held(),
             memory_used: self.memory.used(),
             memory_max: self.memory.bytes_max(),
             spooled_bytes: self.spooled_bytes(),
@@ -46,7 +47,7 @@ impl Engine {
     #[cfg_attr(not(feature = "spool"), expect(clippy::unused_self, reason = "there are no files"))]
     fn spooled_bytes(&self) -> u64 {
         #[cfg(feature = "spool")]
-        return self.spool.space.used();
+        return self.spool.space.written();
         #[cfg(not(feature = "spool"))]
         0
     }

@@ -4,10 +4,12 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
+use crate::budget::clients::ClientConnection;
 use crate::budget::permits::{PermitWaiter, Permits};
+use crate::budget::seats::SeatRequest;
 use crate::engine::Engine;
-use crate::engine::exchange::Call;
 use crate::engine::task::Task;
+use crate::engine::work::Work;
 use crate::engine::worker;
 use crate::execution::key::{ExecutionKey, Route};
 
@@ -17,6 +19,8 @@ pub(crate) struct Seat {
     /// `None` only if the seat is already given back.
     engine: Option<Arc<Engine>>,
     kind: SeatKind,
+    /// The client that it counts for, if clients are counted.
+    client: Option<Arc<ClientConnection>>,
 }
 
 /// Which limit a seat counts against.
@@ -28,40 +32,53 @@ enum SeatKind {
 }
 
 impl Seat {
-    /// Wraps a seat that was just taken from `Engine::seats` for a request of this route.
-    pub(crate) fn taken(engine: &Arc<Engine>, key: ExecutionKey) -> Self {
-        Self { engine: Some(Arc::clone(engine)), kind: SeatKind::Route(key) }
+    /// Wraps a seat that was just taken from `Engine::seats` for this work.
+    pub(crate) fn taken(engine: &Arc<Engine>, work: &Work) -> Self {
+        Self::new(engine, SeatKind::Route(work.key()), work.client())
     }
 
     /// Takes one of the seats that are reserved for vital requests.
-    pub(crate) fn try_take_vital(engine: &Arc<Engine>) -> Option<Self> {
-        engine
-            .seats
-            .enter_vital()
-            .then(|| Self { engine: Some(Arc::clone(engine)), kind: SeatKind::Vital })
+    pub(crate) fn try_take_vital(
+        engine: &Arc<Engine>,
+        client: Option<&Arc<ClientConnection>>,
+    ) -> Option<Self> {
+        engine.seats.enter_vital(client).then(|| Self::new(engine, SeatKind::Vital, client))
     }
 
-    /// Takes a seat even beyond the limit, for work that cannot be refused any more.
-    pub(crate) fn force(engine: &Arc<Engine>, key: ExecutionKey) -> Self {
-        engine.seats.force(key);
-        Self::taken(engine, key)
+    /// Takes a seat even beyond the limit, for a thread that has begun with its connection.
+    pub(crate) fn force(
+        engine: &Arc<Engine>,
+        key: ExecutionKey,
+        client: Option<&Arc<ClientConnection>>,
+    ) -> Self {
+        engine.seats.force(key, client);
+        Self::new(engine, SeatKind::Route(key), client)
     }
 
     /// Takes a seat if one is free now.
-    pub(crate) fn try_take(engine: &Arc<Engine>, key: ExecutionKey) -> Option<Self> {
-        engine.seats.try_enter(key).then(|| Self::taken(engine, key))
+    pub(crate) fn try_take(
+        engine: &Arc<Engine>,
+        key: ExecutionKey,
+        client: Option<&Arc<ClientConnection>>,
+    ) -> Option<Self> {
+        let is_taken = engine.seats.try_enter(key, client);
+        is_taken.then(|| Self::new(engine, SeatKind::Route(key), client))
     }
 
-    /// Submits a request to the pool. Gives it back if the pool refuses it.
-    pub(crate) fn run(self, call: Box<Call>) -> Result<(), Box<Call>> {
+    fn new(engine: &Arc<Engine>, kind: SeatKind, client: Option<&Arc<ClientConnection>>) -> Self {
+        Self { engine: Some(Arc::clone(engine)), kind, client: client.map(Arc::clone) }
+    }
+
+    /// Submits work to the pool. Gives it back if the pool refuses it.
+    pub(crate) fn run(self, work: Work) -> Result<(), Work> {
         let engine = self.engine.clone();
-        let Some(engine) = engine else { return Err(call) };
+        let Some(engine) = engine else { return Err(work) };
         let is_vital = self.kind == SeatKind::Vital;
-        let task = Task::Call(call, self);
+        let task = Task::Work(work, self);
         let submitted =
             if is_vital { engine.pool.submit_urgent(task) } else { engine.pool.submit(task) };
         submitted.map_err(|refused| match refused.task {
-            Task::Call(call, _) => call,
+            Task::Work(work, _) => work,
             _ => unreachable!("the pool gives back what it was given"),
         })
     }
@@ -81,9 +98,16 @@ impl Seat {
     pub(crate) fn change(&mut self, route: Route) -> bool {
         let SeatKind::Route(key) = self.kind else { return route.is_vital };
         let may = route.key == key
-            || self.engine.as_ref().is_some_and(|engine| engine.seats.change(key, route.key));
-        if may {
+            || self
+                .engine
+                .as_ref()
+                .is_some_and(|engine| engine.seats.change(key, route.key, self.client.as_ref()));
+        if may && route.key != key {
             self.kind = SeatKind::Route(route.key);
+            if let Some(engine) = &self.engine {
+                // A request that came meanwhile may have the seat that was given up.
+                start_waiting(engine, engine.seats.next());
+            }
         }
         may
     }
@@ -93,8 +117,10 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let Some(engine) = self.engine.take() else { return };
         match self.kind {
-            SeatKind::Route(key) => start_waiting(&engine, engine.seats.leave(key)),
-            SeatKind::Vital => engine.seats.leave_vital(),
+            SeatKind::Route(key) => {
+                start_waiting(&engine, engine.seats.leave(key, self.client.as_ref()));
+            }
+            SeatKind::Vital => engine.seats.leave_vital(self.client.as_ref()),
         }
     }
 }
@@ -105,21 +131,26 @@ impl PermitWaiter for Engine {
     }
 }
 
-/// Submits a request that has got a seat to the pool, then all other waiting requests that may have
-/// one.
-pub(crate) fn start_waiting(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Box<Call>)>) {
+/// Submits work that has got a seat to the pool, then all other waiting work that may have one.
+pub(crate) fn start_waiting(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Work)>) {
     let mut put_back: Vec<Permits> = Vec::new();
-    while let Some((key, call)) = next {
+    while let Some((key, work)) = next {
+        let seat = Seat::taken(engine, &work);
         // A loop instead of recursion: each seat and each permit that is dropped here would start
         // the next request within its own drop.
-        next = match engine.pool.submit(Task::Call(call, Seat::taken(engine, key))) {
+        next = match engine.pool.submit(Task::Work(work, seat)) {
             Ok(()) => engine.seats.next(),
             Err(refused) => {
-                let Task::Call(mut call, mut seat) = refused.task else { return };
+                let Task::Work(work, mut seat) = refused.task else { return };
                 seat.engine = None;
-                put_back.extend(mem::take(&mut call.permit).put_back());
-                worker::refuse(*call);
-                engine.seats.leave(key)
+                match work {
+                    Work::Call(mut call) => {
+                        put_back.extend(mem::take(&mut call.permit).put_back());
+                        worker::refuse(*call);
+                    }
+                    Work::Resume(connection, _) => worker::break_off(connection),
+                }
+                engine.seats.leave(key, seat.client.as_ref())
             }
         };
     }

@@ -4,11 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+#[cfg(feature = "spool")]
+use crate::budget::spool::Stored;
 use crate::engine::Engine;
+#[cfg(any(feature = "tls", feature = "spool"))]
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::EventLoop;
-use crate::engine::exchange::Call;
 use crate::engine::seat::Seat;
+use crate::engine::work::Work;
 use crate::engine::worker;
 use crate::execution::key::RouteId;
 use crate::execution::probe::Clocks;
@@ -17,15 +20,16 @@ use crate::execution::probe::Clocks;
 pub(crate) enum Task {
     /// Lead an event loop.
     Lead(Box<EventLoop>),
-    /// Run a handler that may block, and write its response.
-    Call(Box<Call>, Seat),
-    /// Continue a connection whose next step may block.
-    Resume(Box<Connection>, Seat),
+    /// Do what may block.
+    Work(Work, Seat),
     /// Run the callbacks of handlers whose clients have gone.
     Cancel(Arc<Engine>),
     /// Do a step of a connection, then the steps that wait in line for the same.
     #[cfg(any(feature = "tls", feature = "spool"))]
     Lined(worker::Lined, Box<Connection>),
+    /// Close the long file of a content, then those that wait for the same.
+    #[cfg(feature = "spool")]
+    CloseFile(Arc<Engine>, Box<Stored>),
     /// Run a handler that has taken over a connection, or fills a pushed body.
     Detached(Box<dyn FnOnce() + Send>, RouteId, Seat),
 }
@@ -34,8 +38,8 @@ impl Task {
     pub(crate) fn run(self) {
         match self {
             Self::Lead(event_loop) => worker::lead(event_loop),
-            Self::Call(call, seat) => worker::answer(*call, seat),
-            Self::Resume(connection, seat) => {
+            Self::Work(Work::Call(call), seat) => worker::answer(*call, seat),
+            Self::Work(Work::Resume(connection, _), seat) => {
                 worker::follow(connection, Some(seat), |worker, connection| {
                     worker.serve(connection)
                 });
@@ -43,6 +47,8 @@ impl Task {
             Self::Cancel(engine) => engine.run_cancels(),
             #[cfg(any(feature = "tls", feature = "spool"))]
             Self::Lined(what, connection) => worker::do_in_line(what, connection),
+            #[cfg(feature = "spool")]
+            Self::CloseFile(engine, stored) => engine.close_files(stored),
             Self::Detached(run, route, seat) => run_detached(run, route, &seat),
         }
     }
@@ -59,11 +65,12 @@ impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lead(_) => "Lead",
-            Self::Call(..) => "Call",
-            Self::Resume(..) => "Resume",
+            Self::Work(..) => "Work",
             Self::Cancel(_) => "Cancel",
             #[cfg(any(feature = "tls", feature = "spool"))]
             Self::Lined(..) => "Lined",
+            #[cfg(feature = "spool")]
+            Self::CloseFile(..) => "CloseFile",
             Self::Detached(..) => "Detached",
         })
     }

@@ -114,6 +114,13 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_more_than_fifty_microseconds_has_blocked() {
+        for (micros, blocked) in [(0, false), (50, false), (51, true), (5000, true)] {
+            assert_eq!(has_blocked(Duration::from_micros(micros)), blocked, "{micros} us");
+        }
+    }
+
+    #[test]
     fn a_lease_begins_with_the_second_request_that_blocks() {
         let mut lease = Lease::default();
         for has_blocked in [false, true, false, true] {

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use socket2::SockRef;
@@ -16,6 +16,9 @@ use socket2::SockRef;
 use crate::{Plan, Request, Response, Server, ServerConfig, Service};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a request of `/compute` takes: too short for the watchdog.
+const COMPUTING: Duration = Duration::from_micros(200);
 
 /// Records the requested paths, and blocks its event loop while it plans `/hold`.
 struct Site {
@@ -30,6 +33,12 @@ impl Service for Site {
         if request.path() == "/hold" {
             self.holds.lock().send(()).unwrap();
             self.goes_on.lock().recv_timeout(PATIENCE).unwrap();
+        }
+        if request.path() == "/compute" {
+            let started = Instant::now();
+            while started.elapsed() < COMPUTING {
+                std::hint::spin_loop();
+            }
         }
         Plan::new().on_loop()
     }
@@ -184,5 +193,33 @@ fn a_sender_that_is_always_ahead_does_not_starve_others() {
     writing.join().unwrap();
     reading.join().unwrap().unwrap();
     assert_eq!(held.asked.lock().iter().filter(|asked| *asked == "/flood").count(), requests + 1);
+    held.end();
+}
+
+#[test]
+fn a_pipeline_that_computes_does_not_starve_others() {
+    const PIPELINE: usize = 1000;
+
+    let held = Held::start();
+    let mut other = held.connect();
+    ask(&mut other, "/first");
+    is_answered(&mut other);
+    let mut sender = held.connect();
+    let mut holder = held.connect();
+    ask(&mut holder, "/hold");
+    held.is_held();
+    // One read takes all of it.
+    let pipeline = "GET /compute HTTP/1.1\r\nHost: t\r\n\r\n".repeat(PIPELINE);
+    sender.write_all(pipeline.as_bytes()).unwrap();
+    ask(&mut other, "/other");
+    held.go_on();
+    is_answered(&mut other);
+    // A turn is sixteen of them: the clock is read after each eighth. The sender may have its turn
+    // before the other, and once more for an event.
+    let before = held.before_other();
+    assert!(before <= 64, "{before} requests came first");
+    for _ in 0..PIPELINE {
+        is_answered(&mut sender);
+    }
     held.end();
 }

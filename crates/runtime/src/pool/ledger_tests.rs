@@ -109,8 +109,15 @@ impl Model {
     fn admit_patiently(&mut self) {
         let before = self.ledger.clone();
         let admission = self.ledger.admit(Urgency::Ordinary, true);
-        if admission == Admission::Queue {
-            assert!(before.workers > before.urgent + before.idle, "a worker will come");
+        let Ledger { limits, workers, idle, urgent, queued, closed } = before;
+        let may_wait = !closed && workers > urgent + idle && queued < limits.queue_capacity;
+        assert_eq!(
+            admission == Admission::Queue,
+            may_wait,
+            "a worker will come, and there is room"
+        );
+        if may_wait {
+            assert_eq!(self.ledger.queued, queued + 1);
             self.has_waited = true;
         } else {
             check_admission(&before, Urgency::Ordinary, admission);
@@ -151,7 +158,16 @@ impl Model {
 
     fn finished(&mut self, urgency: Urgency) {
         self.busy[urgency as usize] -= 1;
-        match self.ledger.finished(urgency) {
+        let mut before = self.ledger.clone();
+        before.release(urgency);
+        let next = self.ledger.finished(urgency);
+        if before.queued > 0 {
+            let is_of_the_reserve = before.workers - before.urgent > before.limits.threads_max;
+            let is_alone = before.workers == before.urgent + 1;
+            let takes = !is_of_the_reserve || is_alone;
+            assert_eq!(next == Next::TakeQueued, takes, "the reserve is kept: {before:?}");
+        }
+        match next {
             Next::TakeQueued => self.busy[Urgency::Ordinary as usize] += 1,
             Next::Idle | Next::Retire => {}
         }
@@ -160,9 +176,12 @@ impl Model {
     fn idle_expired(&mut self) {
         let before = self.ledger.clone();
         match self.ledger.idle_expired() {
-            Some(Next::TakeQueued) => self.busy[Urgency::Ordinary as usize] += 1,
+            Some(Next::TakeQueued) => {
+                assert_eq!(self.ledger.queued + 1, before.queued);
+                self.busy[Urgency::Ordinary as usize] += 1;
+            }
             Some(next) => {
-                assert_eq!(next, Next::Retire);
+                assert_eq!((next, before.queued), (Next::Retire, 0));
                 assert!(before.workers > before.limits.threads_min);
             }
             None => assert!(before.workers <= before.limits.threads_min),

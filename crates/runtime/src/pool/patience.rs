@@ -124,6 +124,14 @@ fn mean(before: u64, value: u64, weight: u64) -> u64 {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_long_pause_counts_as_a_hundred_slow_wake_ups() {
+        let mut patience = Patience { gap_ns: 0, ..Patience::new() };
+        patience.returned(3600 * 1_000_000_000);
+        assert_eq!(patience.gap_ns, 100 * WAKE_MAX / 8);
+        assert_eq!(mean(u64::MAX, 0, 8), 1000 * WAKE_MAX / 8 * 7);
+    }
+
     /// Returns the state after this many workers finished at this interval, and the time of the
     /// last one.
     fn after(returns: u64, gap: u64) -> (Patience, u64) {

@@ -142,6 +142,13 @@ pub(crate) enum Waiting {
     Idle,
     /// The rest of a head, or the first byte of a new connection. No accepted request is lost.
     Head,
+    /// The peer's end of the connection. Everything is sent, and may still be on its way.
+    Lingering,
+    /// The rest of a content or a message. No accepted request is lost. The peer keeps the pace for
+    /// scarce resources if it sends more by `until`.
+    Content { until: Instant },
+    /// The peer or other threads, at any time. Nothing was exchanged after `since`.
+    Stream { since: Instant },
     /// Something else.
     Other,
 }
@@ -286,6 +293,13 @@ impl Guest {
         }
     }
 
+    /// Called when the peer does not take what it is sent. What the reader of a response keeps in
+    /// memory is charged to the budget until the response is sent. Returns how many bytes that are.
+    #[cold]
+    pub(crate) fn charge_reader(&mut self, memory: &Arc<Memory>) -> usize {
+        self.as_http_mut().map_or(0, |http| http.charge_reader(memory))
+    }
+
     /// Returns until when a parked connection may hold the beginning of a content or a message
     /// while memory is short.
     pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
@@ -296,6 +310,11 @@ impl Guest {
             #[cfg(feature = "tls")]
             Self::Handshake(_) => None,
         }
+    }
+
+    /// Returns whether a part of a content that is still arriving is in a file.
+    pub(crate) fn has_file(&self) -> bool {
+        self.as_http().is_some_and(Http::has_file)
     }
 
     /// Called before [`expire`](Self::expire), if memory is short and the peer was too slow.
@@ -312,7 +331,20 @@ impl Guest {
             #[cfg(feature = "tls")]
             Self::Handshake(_) => Waiting::Head,
             Self::Http(http) => http.waits_for(has_input),
-            Self::Raw(_) => Waiting::Other,
+            Self::Raw(raw) => raw.waits_for(),
+        }
+    }
+
+    /// Returns whether requests of this guest are being answered.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        matches!(self, Self::Raw(raw) if raw.awaits_answers())
+    }
+
+    /// Called when the connection is closed to make room for another one. A raw protocol is told
+    /// the reason.
+    pub(crate) fn shed(&mut self) {
+        if let Self::Raw(raw) = self {
+            raw.shed();
         }
     }
 

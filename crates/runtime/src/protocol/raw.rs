@@ -19,7 +19,9 @@ use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::service::mailbox::{Mailbox, WakeConnection};
-use crate::service::tcp::{Asked, Borrowed, Calls, Closed, End, Held, Io, Protocol, TcpService};
+use crate::service::tcp::{
+    Asked, Borrowed, Calls, Closed, End, Held, Io, Protocol, Reading, TcpService,
+};
 use crate::transport::Peer;
 
 /// The state of a raw protocol on one connection.
@@ -34,6 +36,8 @@ pub(crate) struct Raw {
     pace: Option<Pace>,
     /// The deadline that the protocol has set.
     timeout: Option<Instant>,
+    /// When it began to wait, after it was served last.
+    waits_since: Option<Instant>,
     /// The deadline of the connection has passed, and this event is due.
     expired: Option<Event>,
     /// Whether the deadline is that of a connection while memory is short.
@@ -43,6 +47,7 @@ pub(crate) struct Raw {
     /// What the protocol itself holds of an incomplete message.
     held: Option<Box<Held>>,
     notify_drained: bool,
+    reading: Reading,
     /// Whether another thread wants the protocol to be called.
     is_notified: bool,
     /// Whether the protocol was told that the server shuts down.
@@ -141,11 +146,13 @@ impl Raw {
             seen: 0,
             pace: None,
             timeout: None,
+            waits_since: None,
             expired: None,
             is_pressed: false,
             refused: None,
             held: None,
             notify_drained: false,
+            reading: Reading::Resumed,
             is_notified: false,
             shutdown: Shutdown::NotBegun,
             input: Side::Open,
@@ -187,6 +194,9 @@ impl Raw {
         if self.notify_drained {
             return Step::Notify(Event::Drained);
         }
+        if self.reading == Reading::Paused {
+            return self.step_paused();
+        }
         if buffers.input.len() > self.seen {
             return Step::Notify(Event::Data);
         }
@@ -198,6 +208,13 @@ impl Raw {
             Side::Ended => Step::Notify(Event::End),
             Side::Told => Step::Wait,
         }
+    }
+
+    /// Reads nothing, and tells of a shutdown as otherwise.
+    #[cold]
+    fn step_paused(&self) -> Step {
+        let must_tell = self.shutdown == Shutdown::Due && !self.awaits_answers();
+        if must_tell { Step::Notify(Event::Shutdown) } else { Step::Wait }
     }
 
     /// Returns whether the protocol handles this event without blocking.
@@ -328,6 +345,12 @@ impl Raw {
             Event::Data | Event::Answered => {}
         }
         self.notify_drained |= asked.notify_drained;
+        self.reading = asked.reading.unwrap_or(self.reading);
+        if self.reading == Reading::Paused {
+            // Resuming shows it all input again, and its peer may be silent until then.
+            self.seen = 0;
+            self.pace = None;
+        }
         if timeout.is_some() {
             self.timeout = timeout;
         }
@@ -344,17 +367,19 @@ impl Raw {
         if used > 0 {
             self.pace = None;
         }
+        // Otherwise what is left is an incomplete message.
+        let is_left_on_purpose = asked.reading.is_some() || self.reading == Reading::Paused;
         match end {
             Some(End::Succeeded) => {
                 self.restart();
                 return Borrowed(sent_back);
             }
             Some(end) => self.apply_end(end, event),
-            None if left == 0 || asked.resume => {}
+            None if left == 0 || is_left_on_purpose => {}
             None => self.wait_for_more(left, buffers.clock.now(), config),
         }
         if is_shown {
-            self.seen = if asked.resume { 0 } else { unread };
+            self.seen = if is_left_on_purpose { 0 } else { unread };
         }
         Borrowed(sent_back)
     }
@@ -383,6 +408,7 @@ impl Raw {
         self.held = None;
         self.calls = None;
         self.notify_drained = false;
+        self.reading = Reading::Resumed;
         if self.input == Side::Told {
             self.input = Side::Ended;
         }

@@ -6,6 +6,8 @@ use std::thread::{self, Thread};
 
 use filoplume_http1::RequestHead;
 
+#[cfg(feature = "spool")]
+use crate::budget::descriptors::Descriptors;
 use crate::budget::memory::Memory;
 #[cfg(feature = "spool")]
 use crate::budget::spool::SpoolSpace;
@@ -17,7 +19,7 @@ use crate::protocol::http::{ContentPlan, Http, Responded, Streaming};
 use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
 use crate::service::mailbox::WakeConnection;
 use crate::service::panics::take_caught;
-use crate::service::refused::Refused;
+use crate::service::refused::{RETRY_AFTER, Refused};
 use crate::service::request::Request;
 use crate::service::response::ResponseBody;
 use crate::service::{Content, Plan, Service};
@@ -84,6 +86,10 @@ struct Exchange<'a> {
 
 struct Caller(Thread);
 
+/// The reason of a refused content. There are no other requests that could use the space.
+const NO_ROOM: &str =
+    "the content exceeds `ServerConfig::memory_max` or `ServerConfig::spooled_bytes_max`";
+
 impl WakeConnection for Caller {
     fn wake_connection(&self, _token: usize) {
         self.0.unpark();
@@ -103,15 +109,18 @@ impl Exchange<'_> {
             Step::Again => {}
             Step::Call(request, route) => self.call(request, route, None, buffers),
             Step::RefuseContent(request, refusal) => {
-                let own = Refused::of_content(refusal).ask(self.service, &request);
-                self.http.refuse_for(refusal, own.as_ref(), buffers);
+                let refused = Refused::new(refusal, RETRY_AFTER, &NO_ROOM);
+                let own = refused.ask(self.service, &request);
+                self.http.refuse_for(RETRY_AFTER, own.as_ref(), buffers);
                 self.collect(buffers);
             }
             #[cfg(feature = "spool")]
             Step::Spool => {
                 let (folder, bytes_max) =
                     (self.config.spool_folder.clone(), self.config.spooled_bytes_max);
-                self.http.write_part(&SpoolSpace::new(folder, bytes_max), None);
+                let memory = Memory::new(self.config.memory_max);
+                let space = SpoolSpace::new(folder, bytes_max, &memory);
+                self.http.write_part(&space, None, Some(Descriptors::new(None).force()));
             }
             Step::Stream(streaming) => self.stream(*streaming, buffers),
             Step::Pump => {

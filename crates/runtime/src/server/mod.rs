@@ -25,13 +25,14 @@ use self::builder::ServerBuilder;
 use self::incoming::Incoming;
 #[cfg(unix)]
 use self::restart::Restart;
-use crate::config::{INCOMING_CAPACITY, ServerConfig};
+use crate::config::{INCOMING_CAPACITY, QUEUE_TIMEOUT, ServerConfig};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
+use crate::engine::pull_queue::PullQueue;
 use crate::engine::{Backend, Engine};
 use crate::error::{Kind, Result};
 use crate::metrics::Metrics;
-use crate::queue::{MessageQueue, RecvError};
+use crate::queue::RecvError;
 use crate::service::latch::Set;
 use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
@@ -76,7 +77,7 @@ enum State {
     },
     Serving {
         engine: Arc<Engine>,
-        requests: Option<MessageQueue<IncomingRequest>>,
+        requests: Option<Arc<PullQueue<IncomingRequest>>>,
     },
     /// The server was shut down before it served, or failed to start.
     Ended,
@@ -279,7 +280,7 @@ impl Server {
     fn start(
         &self,
         backend: Backend,
-        requests: Option<MessageQueue<IncomingRequest>>,
+        requests: Option<Arc<PullQueue<IncomingRequest>>>,
     ) -> Result<Arc<Engine>> {
         let mut state = self.shared.state.lock();
         match std::mem::replace(&mut *state, State::Ended) {
@@ -309,21 +310,22 @@ impl Server {
     }
 
     /// Returns the queue of requests. The first call starts the engine.
-    fn requests(&self) -> Result<MessageQueue<IncomingRequest>, RecvError> {
-        let capacity = match &*self.shared.state.lock() {
+    fn requests(&self) -> Result<Arc<PullQueue<IncomingRequest>>, RecvError> {
+        let (capacity, timeout) = match &*self.shared.state.lock() {
             State::Serving { requests, .. } => return requests.clone().ok_or(RecvError::Closed),
-            State::Bound { config, .. } => config
-                .as_ref()
-                .and_then(|config| config.queue_capacity)
-                .unwrap_or(INCOMING_CAPACITY),
+            State::Bound { config: Some(config), .. } => {
+                (config.queue_capacity, config.queue_timeout)
+            }
+            State::Bound { config: None, .. } => (None, QUEUE_TIMEOUT),
             State::Ended => return Err(RecvError::Closed),
         };
-        let requests = MessageQueue::new(capacity);
-        match self.start(Backend::Program(requests.clone()), Some(requests.clone())) {
+        let requests = PullQueue::new(capacity.unwrap_or(INCOMING_CAPACITY), timeout);
+        let requests = Arc::new(requests);
+        match self.start(Backend::Program(Arc::clone(&requests)), Some(Arc::clone(&requests))) {
             Ok(_) => Ok(requests),
             // Another thread has started the engine meanwhile.
             Err(error) if error.is_already_serving() => match &*self.shared.state.lock() {
-                State::Serving { requests: Some(requests), .. } => Ok(requests.clone()),
+                State::Serving { requests: Some(requests), .. } => Ok(Arc::clone(requests)),
                 _ => Err(RecvError::Closed),
             },
             Err(error) => {

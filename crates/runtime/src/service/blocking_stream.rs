@@ -4,10 +4,19 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::budget::descriptors::HeldDescriptor;
 use crate::budget::streams::OpenStream;
-use crate::transport::Transport;
+use crate::transport::{Transport, is_would_block};
+
+/// How long a read waits before it checks whether threads are scarce.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How many of these waits a peer may be silent while threads are scarce: more than the second that
+/// a peer has that sends a content.
+const PRESSED_TICKS: u32 = 2;
 
 /// A connection that one thread owns: reads and writes block. Bytes that the peer sent behind its
 /// upgrade request are read first. It is given to the handlers of
@@ -19,6 +28,11 @@ use crate::transport::Transport;
 /// by default, because a silent peer must not hold a thread for ever. After that it returns the
 /// error that the standard library's sockets return: `WouldBlock` on Unix, `TimedOut` on Windows.
 /// The connection stays usable. A handler that returns the error closes it.
+///
+/// The connections that requests have upgraded hold at most half of
+/// [`threads_max`](crate::ServerConfig::threads_max) together. Further ones are closed after their
+/// `101`. A raw service may use all threads. While that many threads wait for peers, a read returns
+/// `TimedOut`, on every system, when its peer has been silent for two seconds.
 ///
 /// ```
 /// use filoplume_runtime::{BlockingStream, Response};
@@ -45,13 +59,33 @@ use crate::transport::Transport;
 pub struct BlockingStream {
     transport: Transport,
     unread: Vec<u8>,
+    shared: Arc<Shared>,
+    /// The descriptor of this handle.
+    held: HeldDescriptor,
+}
+
+/// What the handles of a connection share.
+struct Shared {
     /// The connection counts for its client and among the streams as long as any handle lives.
-    open: Arc<OpenStream>,
+    open: OpenStream,
+    /// How many waits of the socket make up the timeout of a read. 0 means that it has none.
+    read_ticks: AtomicU32,
 }
 
 impl BlockingStream {
-    pub(crate) fn new(transport: Transport, unread: Vec<u8>, open: OpenStream) -> Self {
-        Self { transport, unread, open: Arc::new(open) }
+    pub(crate) fn new(
+        transport: Transport,
+        unread: Vec<u8>,
+        open: OpenStream,
+        read_timeout: Option<Duration>,
+        held: HeldDescriptor,
+    ) -> Self {
+        // One wait as long as the timeout, which the socket has already.
+        let shared = Arc::new(Shared { open, read_ticks: AtomicU32::new(1) });
+        let stream = Self { transport, unread, shared, held };
+        // If this fails, the socket keeps its timeout.
+        let _ = stream.set_read_timeout(read_timeout);
+        stream
     }
 
     /// Sets how long a read may wait, for all handles of the connection. `None` means no timeout.
@@ -60,7 +94,10 @@ impl BlockingStream {
     ///
     /// If the duration is zero or the system refuses it.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.transport.set_read_timeout(timeout)
+        let (tick, ticks) = ticks_of(timeout);
+        self.transport.set_read_timeout(Some(tick))?;
+        self.shared.read_ticks.store(ticks, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Sets how long a write may wait, for all handles of the connection. `None` means no timeout.
@@ -80,7 +117,8 @@ impl BlockingStream {
     /// If the system has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         let transport = self.transport.second_handle()?;
-        Ok(Self { transport, unread: Vec::new(), open: Arc::clone(&self.open) })
+        let (shared, held) = (Arc::clone(&self.shared), self.held.another());
+        Ok(Self { transport, unread: Vec::new(), shared, held })
     }
 
     /// Closes the write direction.
@@ -91,12 +129,40 @@ impl BlockingStream {
     pub fn shutdown_write(&mut self) -> io::Result<()> {
         self.transport.shutdown(Shutdown::Write)
     }
+
+    /// Reads from the socket. Waits until the timeout is over, or the peer has been silent for too
+    /// long while threads are scarce.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut waited = 0;
+        loop {
+            let error = match self.transport.read(buffer) {
+                Err(error) if is_would_block(&error) => error,
+                result => return result,
+            };
+            waited += 1;
+            let ticks = self.shared.read_ticks.load(Ordering::Relaxed);
+            if ticks != 0 && waited >= ticks {
+                return Err(error);
+            }
+            if waited >= PRESSED_TICKS && self.shared.open.is_pressed() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+/// Divides a timeout into waits. Returns the length of each and their number, or 0 if there is no
+/// timeout.
+fn ticks_of(timeout: Option<Duration>) -> (Duration, u32) {
+    let Some(timeout) = timeout else { return (TICK, 0) };
+    let ticks = timeout.as_millis().div_ceil(TICK.as_millis()).max(1);
+    u32::try_from(ticks).map_or((TICK, 0), |ticks| (timeout / ticks, ticks))
 }
 
 impl Read for BlockingStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
-            return self.transport.read(buffer).inspect(|read| self.open.count_read(*read));
+            return self.receive(buffer).inspect(|read| self.shared.open.count_read(*read));
         }
         let length = self.unread.len().min(buffer.len());
         buffer[..length].copy_from_slice(&self.unread[..length]);
@@ -107,7 +173,8 @@ impl Read for BlockingStream {
 
 impl Write for BlockingStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.transport.write(bytes).inspect(|written| self.open.count_written(*written))
+        let written = self.transport.write(bytes);
+        written.inspect(|written| self.shared.open.count_written(*written))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -120,7 +187,7 @@ impl Write for BlockingStream {
 impl Drop for BlockingStream {
     fn drop(&mut self) {
         // The last handle tells the peer of the end, unless its handler was broken off.
-        if Arc::strong_count(&self.open) == 1 && !std::thread::panicking() {
+        if Arc::strong_count(&self.shared) == 1 && !std::thread::panicking() {
             self.transport.farewell_at_once();
         }
     }
@@ -129,5 +196,22 @@ impl Drop for BlockingStream {
 impl fmt::Debug for BlockingStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlockingStream").field("unread", &self.unread.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_a_whole_number_of_waits() {
+        let of = |milliseconds| ticks_of(Some(Duration::from_millis(milliseconds)));
+        assert_eq!(of(0), (Duration::ZERO, 1), "the system refuses it");
+        assert_eq!(of(300), (Duration::from_millis(300), 1));
+        assert_eq!(of(1000), (TICK, 1));
+        assert_eq!(of(1500), (Duration::from_millis(750), 2));
+        assert_eq!(of(120_000), (TICK, 120));
+        assert_eq!(ticks_of(None), (TICK, 0));
+        assert_eq!(ticks_of(Some(Duration::MAX)), (TICK, 0));
     }
 }

@@ -11,6 +11,7 @@ use filoplume_http1::{ContentLength, Date, Headers, InvalidHeader, ServerConnect
 use http::StatusCode;
 use parking_lot::Mutex;
 
+use crate::budget::descriptors::HeldDescriptor;
 use crate::transport::{Transport, is_would_block};
 
 /// How long the rest of an interim response may wait for the client, if a part of it was sent. It
@@ -79,13 +80,13 @@ impl fmt::Debug for EarlyHints {
 /// The way from a handler to its connection, open while the handler runs.
 #[derive(Default)]
 pub(crate) struct InterimWriter {
-    transport: Mutex<Option<Transport>>,
+    transport: Mutex<Option<(Transport, HeldDescriptor)>>,
 }
 
 impl InterimWriter {
     /// Called when the handler begins, with a second handle. Everything before is sent.
-    pub(crate) fn open(&self, transport: Transport) {
-        *self.transport.lock() = Some(transport);
+    pub(crate) fn open(&self, transport: Transport, held: HeldDescriptor) {
+        *self.transport.lock() = Some((transport, held));
     }
 
     /// Called before the response begins.
@@ -106,7 +107,7 @@ impl InterimWriter {
             &mut head,
         );
         let mut transport = self.transport.lock();
-        let Some(open) = transport.as_mut() else { return false };
+        let Some((open, _)) = transport.as_mut() else { return false };
         match write_all_or_nothing(open, &head) {
             Ok(is_sent) => is_sent,
             Err(_) => {

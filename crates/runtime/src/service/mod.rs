@@ -21,6 +21,7 @@ pub mod tcp;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use http::Extensions;
@@ -152,6 +153,34 @@ pub trait Service: Send + Sync + 'static {
     /// ```
     fn stuck(&self, stuck: &Stuck) {
         stuck.warn();
+    }
+
+    /// Returns whether this address belongs to a proxy that the service trusts to name its clients.
+    /// A proxy carries the connections of many clients, so its own are not counted for a client:
+    /// see [`connections_per_client_max`](crate::ServerConfig::connections_per_client_max). It must
+    /// not block. `false` by default.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Response, Service};
+    /// use std::net::IpAddr;
+    ///
+    /// struct Site {
+    ///     edges: Vec<IpAddr>,
+    /// }
+    ///
+    /// impl Service for Site {
+    ///     fn call(&self, _: Request) -> Response {
+    ///         Response::from("Hello!")
+    ///     }
+    ///
+    ///     fn is_proxy(&self, address: IpAddr) -> bool {
+    ///         self.edges.contains(&address.to_canonical())
+    ///     }
+    /// }
+    /// ```
+    fn is_proxy(&self, address: IpAddr) -> bool {
+        let _ = address;
+        false
     }
 
     /// Returns the service's own token, which is set when its server begins to stop. It is for
@@ -405,9 +434,9 @@ impl Plan {
     }
 
     /// Runs the handler even if other routes use all threads. Use it for requests that must be
-    /// answered under overload, such as health checks. Eight threads are reserved for them. Further
-    /// ones at the same time are handled like other requests, and so are requests that
-    /// [use](Self::uses) permits.
+    /// answered under overload, such as health checks. Eight threads are reserved for them, of
+    /// which one counted client gets four. Further ones at the same time are handled like other
+    /// requests, and so are requests that [use](Self::uses) permits.
     ///
     /// ```
     /// use filoplume_runtime::Plan;

@@ -10,6 +10,9 @@ use super::request::Request;
 use super::response::{Response, ResponseBody};
 use crate::budget::refusal::Refusal;
 
+/// The `Retry-After` of a refusal, in seconds, if no measurement suggests another value.
+pub(crate) const RETRY_AFTER: u64 = 1;
+
 /// The reason why the engine answers a request with `503` instead of calling the service. It is
 /// given to [`Service::refused`]. It is for frameworks that have error pages of their own.
 ///
@@ -43,22 +46,8 @@ impl<'a> Refused<'a> {
         Self { reason, retry_after, because }
     }
 
-    /// The refusal of a content for which there is no memory, or no disk space.
-    pub(crate) fn of_content(reason: Refusal) -> Self {
-        Self::new(
-            reason,
-            1,
-            match reason {
-                Refusal::Spool => {
-                    &"`ServerConfig::spooled_bytes_max`, a quarter per client; the log has errors"
-                }
-                _ => &"`ServerConfig::memory_max` is the limit",
-            },
-        )
-    }
-
-    /// Returns the reason: [`Refusal::Overloaded`], [`Refusal::Memory`], [`Refusal::Spool`] or
-    /// [`Refusal::ClientThreads`].
+    /// Returns the reason: [`Refusal::Overloaded`], [`Refusal::Memory`], [`Refusal::Spool`],
+    /// [`Refusal::Descriptors`] or [`Refusal::ClientThreads`].
     pub fn reason(&self) -> Refusal {
         self.reason
     }

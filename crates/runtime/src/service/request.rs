@@ -1,5 +1,7 @@
 //! The request that a handler receives.
 
+mod convert;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use http::{Extensions, Method};
 
 use crate::budget::permits::Permits;
 use crate::execution::routes::RouteSource;
-use crate::service::body::Body;
+use crate::service::body::{Body, StreamReturn};
 use crate::service::cancel::Cancel;
 use crate::service::early_hints::{EarlyHints, InterimWriter};
 use crate::service::latch::Latch;
@@ -57,6 +59,8 @@ struct Rare {
     is_timed: bool,
     /// Started when the handler is called, if it is measured exactly.
     stopwatch: Option<Stopwatch>,
+    /// The content that arrives while the handler runs.
+    stream: Option<Arc<StreamReturn>>,
     extensions: Extensions,
 }
 
@@ -138,6 +142,53 @@ impl Request {
         }
     }
 
+    /// Sets the content that arrives while the handler runs. If the request holds a permit, its
+    /// peer must keep the pressed pace while others wait for one.
+    #[cold]
+    pub(crate) fn set_stream(&mut self, body: Body, stream: &Arc<StreamReturn>) {
+        self.body = body;
+        if let Some(permits) = self.permits().cloned() {
+            // The permit is released when the handler returns, and the response begins then.
+            let response = Arc::downgrade(stream);
+            stream.press_when(move || {
+                let has_permit =
+                    response.upgrade().is_some_and(|stream| !stream.has_begun_response());
+                has_permit && permits.are_waited_for()
+            });
+        }
+        self.rare.get_or_insert_default().stream = Some(Arc::clone(stream));
+    }
+
+    /// Requires a faster pace of the peer whenever `is_scarce` returns `true`, until the content
+    /// has arrived. It is for code that holds something for the time of the handler, such as a
+    /// place among a few, and lets others wait for it: without this, a slow peer keeps it for as
+    /// long as its content lasts.
+    ///
+    /// The pace is the one that is required when threads are scarce: 64 KiB per second, with a
+    /// pause of a second at most. A read of a slower content fails with `TimedOut`. If the content
+    /// is in memory or in a file, there is no peer to wait for, and `is_scarce` is never called.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Response};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// fn import(request: Request, waiting: &Arc<AtomicUsize>) -> Response {
+    ///     let waiting = Arc::clone(waiting);
+    ///     request.press_content_when(move || waiting.load(Ordering::Relaxed) > 0);
+    ///     // .. reads the content ..
+    ///     Response::from("imported")
+    /// }
+    /// # let request = Request::try_from(http::Request::new(Vec::new()))?;
+    /// # assert_eq!(import(request, &Arc::default()).status(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn press_content_when(&self, is_scarce: impl Fn() -> bool + Send + Sync + 'static) {
+        if let Some(stream) = self.rare.as_ref().and_then(|rare| rare.stream.as_ref()) {
+            stream.press_when(is_scarce);
+        }
+    }
+
     #[cold]
     pub(crate) fn make_timed(&mut self) {
         self.rare.get_or_insert_default().is_timed = true;
@@ -162,6 +213,11 @@ impl Request {
     #[cold]
     pub(crate) fn make_cancellable(&mut self) {
         self.rare.get_or_insert_default().cancel = Some(Arc::new(Latch::new()));
+    }
+
+    /// Returns the memory that the request takes and that is not charged to the budget yet.
+    pub(crate) fn uncharged_bytes(&self) -> usize {
+        self.head.memory() + self.body.uncharged_bytes()
     }
 
     pub(crate) fn head(&self) -> &RequestHead {
@@ -258,6 +314,27 @@ impl Request {
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         }
+    }
+
+    /// Returns whether content came with the request, and something has read a part of it or taken
+    /// it. Bytes that were put back with [`Body::unread`] do not count, and neither does a content
+    /// that was replaced.
+    ///
+    /// ```
+    /// use filoplume_runtime::Request;
+    /// use std::io::Read;
+    ///
+    /// let mut request = Request::try_from(http::Request::new(b"milk".to_vec()))?;
+    /// let mut text = String::new();
+    /// request.body_mut().read_to_string(&mut text)?;
+    /// assert!(request.content_was_read());
+    /// request.body_mut().unread(text.as_bytes());
+    /// assert!(!request.content_was_read());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn content_was_read(&self) -> bool {
+        let is_announced = !matches!(self.head.framing(), Framing::Empty | Framing::Length(0));
+        self.body.was_read() || (is_announced && self.body.is_default())
     }
 
     /// Returns the content.
@@ -369,42 +446,6 @@ impl Request {
     /// Returns the attached values for changes.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.rare.get_or_insert_default().extensions
-    }
-}
-
-impl TryFrom<Request> for http::Request<Body> {
-    type Error = http::Error;
-
-    fn try_from(request: Request) -> Result<Self, Self::Error> {
-        let mut converted = http::Request::builder()
-            .method(request.head.method().clone())
-            .uri(request.head.target())
-            .version(request.head.version().into())
-            .body(request.body)?;
-        *converted.headers_mut() = http::HeaderMap::from(request.head.headers());
-        *converted.extensions_mut() = request.rare.unwrap_or_default().extensions;
-        Ok(converted)
-    }
-}
-
-impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
-    type Error = filoplume_http1::ParseError;
-
-    /// Fails if HTTP/1.1 cannot express the target or the version.
-    fn try_from(request: http::Request<B>) -> Result<Self, Self::Error> {
-        let (parts, body) = request.into_parts();
-        let version = Version::try_from(parts.version)?;
-        let mut head = RequestHead::new(parts.method, &parts.uri.to_string(), version)?;
-        *head.headers_mut() = Headers::from(&parts.headers);
-        Ok(Self {
-            head,
-            body: body.into(),
-            peer: Peer::Unix,
-            #[cfg(feature = "tls")]
-            tls: None,
-            route: None,
-            rare: Some(Box::new(Rare { extensions: parts.extensions, ..Rare::default() })),
-        })
     }
 }
 

@@ -42,6 +42,11 @@ pub struct Response {
     extensions: Option<Box<Extensions>>,
 }
 
+/// See [`Response::add_reader_memory`]. It is an extension, because few responses have it and all
+/// are moved. It stays with the response when middleware wraps the reader.
+#[derive(Clone, Copy)]
+struct ReaderMemory(usize);
+
 /// What follows on a connection after a `101`.
 pub(crate) enum Upgrade {
     /// A thread of the pool, which owns the connection.
@@ -88,6 +93,14 @@ pub enum ResponseBody {
     Unsized(Box<dyn Read + Send>),
     /// Content that other threads push, sent in chunks. See [`pushed`](crate::pushed).
     Pushed(Box<Pushed>),
+}
+
+impl ResponseBody {
+    /// Returns whether all of the body is there.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self, Self::Empty | Self::Bytes(_))
+    }
 }
 
 impl Response {
@@ -203,6 +216,26 @@ impl Response {
         self
     }
 
+    /// Says that the body's reader keeps this much memory until it has been sent, beyond what was
+    /// said before: a document that it reads from, its buffers, an encoder. While the client does
+    /// not take the response, these bytes count in
+    /// [`memory_max`](crate::ServerConfig::memory_max). Without it, only the bytes count that were
+    /// read from the reader and not sent. Other bodies are counted without help.
+    ///
+    /// ```
+    /// use filoplume_runtime::Response;
+    /// use std::io::Cursor;
+    ///
+    /// let report = "a long report\n".repeat(100_000);
+    /// let mut response = Response::default();
+    /// response.add_reader_memory(report.len()).set_stream(Cursor::new(report));
+    /// ```
+    pub fn add_reader_memory(&mut self, bytes: usize) -> &mut Self {
+        let bytes = self.reader_memory().saturating_add(bytes);
+        self.extensions_mut().insert(ReaderMemory(bytes));
+        self
+    }
+
     /// Sets the body to what other threads push. See [`pushed`](crate::pushed).
     ///
     /// ```
@@ -237,7 +270,8 @@ impl Response {
     }
 
     /// Returns a `101` after which `handler` owns the connection, on a thread of the pool. The
-    /// caller sets the headers of the protocol, such as `Upgrade`. [`upgrade_to`](Self::upgrade_to)
+    /// caller sets the headers of the protocol, such as `Upgrade`. These connections have at most
+    /// half of [`threads_max`](crate::ServerConfig::threads_max). [`upgrade_to`](Self::upgrade_to)
     /// needs no thread per connection.
     ///
     /// ```
@@ -343,6 +377,11 @@ impl Response {
             _ => return None,
         };
         (!self.status.is_informational()).then_some((self.status, &self.headers, content))
+    }
+
+    /// Returns how much memory the body's reader keeps, as far as it was said.
+    pub(crate) fn reader_memory(&self) -> usize {
+        self.extensions().get().map_or(0, |&ReaderMemory(bytes)| bytes)
     }
 
     pub(crate) fn is_upgrade(&self) -> bool {

@@ -18,6 +18,7 @@ macro_rules! each {
     };
 }
 
+mod peek;
 #[cfg(feature = "tls")]
 pub(crate) mod records;
 mod send_file;
@@ -31,7 +32,6 @@ pub(crate) mod tls_info;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr};
 #[cfg(unix)]
 use std::os::fd::AsFd;
@@ -344,17 +344,6 @@ impl Transport {
     /// Sets how long each write may wait. `None` means no timeout.
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         each!(&self.socket, socket => SockRef::from(socket).set_write_timeout(timeout))
-    }
-
-    /// Returns whether the socket has received bytes that are not yet read.
-    pub(crate) fn has_unread(&self) -> bool {
-        if self.has_more() {
-            return true;
-        }
-        let mut byte = [MaybeUninit::uninit()];
-        each!(&self.socket, socket => {
-            SockRef::from(socket).peek(&mut byte).is_ok_and(|peeked| peeked > 0)
-        })
     }
 
     /// Prepares the transport for a second handle. A session is shared from now on.

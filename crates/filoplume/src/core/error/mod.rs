@@ -1,5 +1,6 @@
 //! The error type of handlers, middleware and start-up.
 
+mod boxed;
 mod own_response;
 mod print;
 mod with;
@@ -15,11 +16,14 @@ pub(crate) use self::own_response::{Responder, responder};
 
 /// A failure: a status, details for the client, and a cause for the log.
 ///
-/// `?` converts every error type of other crates into a plain `500`, whose text is only logged. The
-/// same happens to error types of the app, unless they are
+/// `?` converts every type that implements `std::error::Error` into a plain `500`, whose text is
+/// only logged. The same happens to error types of the app, unless they are
 /// [registered](crate::App::error_response). [`Error::new`] and its short forms set the text that
 /// the client sees. An error ends the chain of handlers. It is rendered in one place, as
 /// `application/problem+json` (RFC 9457) or HTML, whichever the client prefers.
+///
+/// It does not implement `std::error::Error` itself, because `?` could not convert all other types
+/// then. `?` converts it into a `Box<dyn std::error::Error>`, with or without `Send + Sync`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -72,14 +76,24 @@ struct Inner {
     is_converted: bool,
     /// The name of the type of the source, if that type implements `IntoResponse` itself.
     own_response: Option<&'static str>,
+    /// What a developer can do about it, for development mode.
+    hint: Option<String>,
 }
 
-/// The errors that `?` converts into an [`Error`]: every `std::error::Error` that threads can
-/// share.
+/// The errors that `?` converts into an [`Error`]: every type that implements `std::error::Error`
+/// and that threads can share.
+///
+/// For a failed `?` the compiler shows the label alone, without the notes of a diagnostic. The
+/// label is therefore a list.
 #[diagnostic::on_unimplemented(
     message = "`?` cannot convert `{Self}` into an `Error`",
-    label = "`?` converts types that implement `std::error::Error`; or return `Result<_, {Self}>` \
-             and set the status with `IntoResponse`"
+    label = "`?` converts types that implement `std::error::Error`. Others:\n\
+             - a type of your own: `impl IntoResponse` sets its status; then return \
+             `Result<_, OwnError>`,\n  or implement `std::error::Error`, too, and add \
+             `.error_response::<OwnError>()` to the app\n\
+             - text: `.map_err(Error::bad_request)?`\n\
+             - `anyhow::Error`, `Box<dyn Error + Send + Sync>`: `.map_err(Error::internal)?`\n\
+             - `Box<dyn Error>`: `.map_err(|error| Error::internal(error.to_string()))?`"
 )]
 pub trait Failure: StdError + Send + Sync + 'static {}
 
@@ -315,6 +329,17 @@ impl Error {
         text
     }
 
+    /// Returns what a developer can do about the error, if its origin knows that.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.inner.hint.as_deref()
+    }
+
+    #[cfg(feature = "templates")]
+    pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
+        self.inner.hint = hint;
+        self
+    }
+
     /// Returns the error that a response stands for. Middleware sees failures as responses that
     /// carry their error.
     ///
@@ -360,6 +385,7 @@ impl Inner {
             is_start_up: false,
             is_converted: false,
             own_response: None,
+            hint: None,
         }
     }
 }

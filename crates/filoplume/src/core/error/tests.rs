@@ -40,3 +40,26 @@ fn an_error_prints_its_status_fields_and_causes() {
          caused by: count is 0"
     );
 }
+
+/// `?` in `fn main() -> Result<(), Box<dyn Error>>` and the like.
+#[test]
+fn an_error_becomes_a_boxed_error() {
+    fn boxed(error: Error) -> Result<(), Box<dyn StdError>> {
+        Err(error)?
+    }
+    fn shareable(error: Error) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        Err(error)?
+    }
+    let error = || Error::unavailable("closed").with_source(std::io::Error::other("no stock"));
+    let printed = boxed(error()).unwrap_err();
+    assert_eq!(printed.to_string(), "closed");
+    assert_eq!(format!("{printed:?}"), format!("{:?}", error()), "as `main` prints it");
+    assert_eq!(printed.source().unwrap().to_string(), "no stock");
+    let shared = shareable(error()).unwrap_err();
+    assert_eq!(shared.source().unwrap().to_string(), "no stock");
+    // The text of this one is that of its source, which is not repeated.
+    let plain = shareable(std::io::Error::other("disk on fire").into()).unwrap_err();
+    assert_eq!(plain.to_string(), "disk on fire");
+    assert!(plain.source().is_none());
+    assert!(boxed(Error::not_found("nothing")).unwrap_err().source().is_none());
+}

@@ -125,8 +125,8 @@ impl<'a> Field<'a> {
     /// are a `500`.
     pub fn save_to(mut self, path: impl AsRef<Path>) -> io::Result<u64> {
         let path = path.as_ref();
-        let mut file = File::create_new(path)?;
-        let saved = self.copy_to(&mut file);
+        let mut file = File::create_new(path).map_err(|error| at(path, "create", &error))?;
+        let saved = self.copy_to(&mut file, path);
         if saved.is_err() {
             drop(file);
             // The handler receives the first error.
@@ -138,20 +138,21 @@ impl<'a> Field<'a> {
         saved
     }
 
-    fn copy_to(&mut self, writer: &mut impl Write) -> io::Result<u64> {
+    fn copy_to(&mut self, file: &mut File, path: &Path) -> io::Result<u64> {
+        let not_written = |error| at(path, "write", &error);
         let mut length = 0;
         loop {
             let count = match self.fill_buf()? {
                 [] => break,
                 content => {
-                    writer.write_all(content)?;
+                    file.write_all(content).map_err(not_written)?;
                     content.len()
                 }
             };
             self.consume(count);
             length += count as u64;
         }
-        writer.flush()?;
+        file.flush().map_err(not_written)?;
         Ok(length)
     }
 
@@ -174,6 +175,11 @@ impl<'a> Field<'a> {
             self.parser.consume(count);
         }
     }
+}
+
+/// Adds the path to an error. The system's message does not contain it.
+fn at(path: &Path, verb: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
 }
 
 impl Read for Field<'_> {

@@ -16,7 +16,7 @@ pub use rejection::{MultipartProblem, MultipartRejection};
 
 use self::head::{BoundaryMissing, boundary};
 use self::parser::Parser;
-use super::content::refuse_coded;
+use super::content::check_content;
 use super::{FromRequest, Takes};
 use crate::core::context::Context;
 
@@ -107,7 +107,7 @@ impl FromRequest for Multipart {
             BoundaryMissing::Wrong => MultipartRejection::Boundary,
         })?;
         let boundary = boundary.into_owned();
-        refuse_coded(request).map_err(MultipartRejection::Content)?;
+        check_content(request).map_err(MultipartRejection::Content)?;
         let content_bytes_max = context.content_bytes_max();
         let limits = MultipartLimits::new().on_route(content_bytes_max);
         let body = std::mem::take(request.body_mut());

@@ -2,6 +2,7 @@
 
 mod error;
 mod key;
+mod provider;
 
 use std::fmt;
 use std::sync::Arc;
@@ -91,6 +92,7 @@ struct Settings {
 impl Jwt {
     /// Returns tokens with one key, which also signs new tokens if it can.
     pub fn new(key: JwtKey) -> Self {
+        provider::install();
         Self {
             settings: Arc::new(Settings {
                 keys: vec![key],

@@ -36,6 +36,7 @@ fn jwt() -> Jwt {
 
 /// Returns a token with these claims, signed with the secret.
 fn signed(claims: &Value) -> String {
+    provider::install();
     let key = EncodingKey::from_secret(SECRET.as_bytes());
     encode(&Header::new(JwtAlgorithm::HS256), claims, &key).expect("it can be signed")
 }

@@ -7,13 +7,14 @@ use crate::core::error::Error;
 use crate::core::handler::{Endpoint, SharedEndpoint, erase};
 use crate::core::middleware::Layer;
 use crate::core::route::CompiledRoute;
-use crate::routing::guards::{Guard, GuardedRouter, all_layers, has_layers, joined};
+use crate::routing::guards::{Guard, GuardedRouter, all_layers, has_kinds, has_layers, joined};
 use crate::routing::prefix::Prefix;
 use crate::routing::router::FALLBACK;
 
 impl Builder<'_> {
     /// Adds the guards. It is called after all routes and fallbacks are added.
     pub(super) fn add_guards(&mut self) {
+        self.reject_open_routes();
         for router in joined(std::mem::take(&mut self.guarded)) {
             self.reject_catch_alls(&router);
             let has_own_answer = |(prefix, layers): (&Prefix, &[Layer])| {
@@ -34,6 +35,54 @@ impl Builder<'_> {
         }
     }
 
+    /// Rejects routes that are open by accident: those of another router at the same prefix, and
+    /// those that match any segment below it. A route of another router whose path goes on with a
+    /// literal segment is meant to be open, such as `/admin/login`.
+    ///
+    /// Middleware of the same type counts as the same: two routers may each have their own login.
+    fn reject_open_routes(&mut self) {
+        let mut reported = Vec::new();
+        for nested in &self.nested_routes {
+            let Some(route) = self.table.route(nested.number) else { continue };
+            for guard in &self.guarded {
+                let is_sibling = guard.prefix == nested.router;
+                if !is_sibling && !guard.prefix.has_capture_below(&nested.matched)
+                    // Reported as such.
+                    || guard.prefix.has_catch_all(&nested.matched)
+                    || has_kinds(&route.layers, &guard.layers)
+                {
+                    continue;
+                }
+                let (pattern, prefix) = (&route.pattern, &guard.pattern);
+                let (written_at, guarded_at) = (route.written_at, guard.written_at);
+                let place = nested.nested_at.filter(|_| is_sibling).unwrap_or(written_at);
+                // One mistake for two routers is enough.
+                if reported.contains(&(place, guarded_at))
+                    || reported.contains(&(guarded_at, place))
+                {
+                    continue;
+                }
+                reported.push((place, guarded_at));
+                self.mistakes.push(if is_sibling {
+                    format!(
+                        "the router that is nested at \"{prefix}\" ({place}) lacks middleware of \
+                         the other router there ({guarded_at}), so \"{pattern}\" would be open: \
+                         nest both as one, `.nest(\"{prefix}\", first.merge(second))`, or add \
+                         routes that are meant to be open to the outer router, with their whole \
+                         path"
+                    )
+                } else {
+                    format!(
+                        "route \"{pattern}\" ({place}) matches paths below \"{prefix}\" without \
+                         the middleware of the router that is nested there ({guarded_at}): add the \
+                         route to that router, or begin its path below the prefix with a literal \
+                         segment"
+                    )
+                });
+            }
+        }
+    }
+
     /// Rejects catch-all routes for a guarded prefix that do not have its middleware. It is not
     /// possible to know whether the route or the middleware should take precedence.
     fn reject_catch_alls(&mut self, router: &GuardedRouter) {
@@ -44,7 +93,7 @@ impl Builder<'_> {
             let numbers = entry.methods.iter().map(|(_, number)| *number).chain(entry.any);
             let routes = numbers.filter_map(|number| self.table.route(number));
             if let Some(route) =
-                routes.into_iter().find(|route| !has_layers(&route.layers, &router.layers))
+                routes.into_iter().find(|route| !has_kinds(&route.layers, &router.layers))
             {
                 self.mistakes.push(format!(
                     "route \"{}\" ({}) answers every path below \"{}\" without the middleware of \

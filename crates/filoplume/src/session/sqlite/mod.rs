@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use self::schema::{
-    DELETE_EXPIRED, DELETE_NEXT, INSERT, LOAD, RECORD_USE, REPLACE, RETURN_TO_PROBATION,
+    DELETE_EXPIRED, DELETE_NEXT, Extent, INSERT, LOAD, RECORD_USE, REPLACE, RETURN_TO_PROBATION,
 };
 use super::segments::{EXPIRED_PER_INSERT, used_share};
-use super::{SessionStore, now};
-use crate::core::error::Result;
+use super::{SessionOwner, SessionStore, now};
+use crate::core::error::{Error, Result};
 
 /// How long to wait while another process holds the lock of the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,9 +23,13 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Default bound on the number of sessions: some 100 MB if they are small.
 const SESSIONS_MAX: usize = 250_000;
 
+/// Default bound on the bytes of all records. With small ones the number of sessions is reached
+/// long before; without this bound, as many of the longest ones would fill 64 GB.
+const BYTES_MAX: usize = 1024 * 1024 * 1024;
+
 /// Maximum number of other sessions that one call deletes or moves to make room, because other
 /// calls wait for the lock. Each call adds at most one session, so any number above one keeps the
-/// bounds.
+/// bounds. A call that adds a long record deletes more, if they are needed for as many bytes.
 const MOVED_PER_CALL: usize = 8;
 
 /// Maximum number of sessions that one call of [`SqliteStore::sweep`] deletes.
@@ -54,15 +58,19 @@ const USE_PRECISION: i64 = 60 * 1_000_000;
 /// short transaction at a time. If the machine (not just the process) crashes, the last changes may
 /// be lost, but the file stays consistent.
 ///
-/// The store has a bound, [`sessions_max`](Self::sessions_max). When it is reached, the store first
-/// deletes sessions that no client has presented again, oldest first, and then the least recently
-/// used of the others. So a flood of new sessions deletes no session that is in use, as long as
-/// those in use are at most 80 % of the bound. If there are more, the least recently used of them
-/// lose this protection. The time of last use is recorded at most once per minute. Each new session
-/// deletes up to 8 expired ones, so that they cannot accumulate at any rate of new sessions.
+/// The store has two bounds: [`sessions_max`](Self::sessions_max) and
+/// [`bytes_max`](Self::bytes_max). When one is reached, the store deletes in this order: sessions
+/// that no client has presented again, oldest first; the least recently used of other visitors; the
+/// least recently used of users who [logged in](super::Session::log_in). So a flood of new sessions
+/// deletes no session that is in use, and a flood of sessions that are presented too deletes no
+/// session with a login, as long as those fit into 80 % of the bounds. If there are more, the first
+/// of them in this order lose this protection. The time of last use is recorded at most once per
+/// minute. Each new session deletes up to 8 expired ones, so that they cannot accumulate at any
+/// rate of new sessions.
 pub struct SqliteStore {
     connection: Mutex<Connection>,
     sessions_max: usize,
+    bytes_max: usize,
 }
 
 impl SqliteStore {
@@ -93,7 +101,8 @@ impl SqliteStore {
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         schema::create(&mut connection)?;
         file::warn_if_shared(connection.path().unwrap_or_default());
-        let store = Self { connection: Mutex::new(connection), sessions_max: SESSIONS_MAX };
+        let connection = Mutex::new(connection);
+        let store = Self { connection, sessions_max: SESSIONS_MAX, bytes_max: BYTES_MAX };
         store.sweep()?;
         Ok(store)
     }
@@ -116,6 +125,26 @@ impl SqliteStore {
         self
     }
 
+    /// Sets the maximum number of bytes of all records together. Default: 1 GiB. Keys and indexes
+    /// come on top, some 300 bytes for each session. A session that is larger than this is an
+    /// error. As with [`sessions_max`](Self::sessions_max), processes that share a file should use
+    /// the same bound, and a file that is larger is reduced step by step. SQLite uses the space
+    /// that becomes free for new sessions, and does not return it to the system.
+    ///
+    /// ```
+    /// use filoplume::session::SqliteStore;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("sessions.db");
+    /// let store = SqliteStore::open(path)?.bytes_max(100 * 1024 * 1024);
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
+    #[must_use]
+    pub fn bytes_max(mut self, bytes: usize) -> Self {
+        self.bytes_max = bytes;
+        self
+    }
+
     /// Deletes up to 1000 expired sessions, and returns how many. The bound keeps other calls from
     /// waiting long. New sessions delete expired ones as well; call this to shrink the file while
     /// no new ones begin.
@@ -130,19 +159,55 @@ impl SqliteStore {
             .execute(params![seconds(now()), rows(SWEPT_MAX)])?)
     }
 
-    /// Records that a client presented a session. If sessions in use exceed their share, the least
-    /// recently used of them return to probation.
+    /// Records that a client presented a session.
     fn record_use(&self, connection: &mut Connection, id: &str) -> Result<()> {
         let transaction = begin(connection)?;
         transaction.prepare_cached(RECORD_USE)?.execute(params![id, microseconds()])?;
-        let surplus = schema::used(&transaction)?.saturating_sub(used_share(self.sessions_max));
-        if surplus > 0 {
-            let moved = rows(surplus.min(MOVED_PER_CALL));
-            transaction
-                .prepare_cached(RETURN_TO_PROBATION)?
-                .execute(params![moved, microseconds()])?;
-        }
+        self.keep_share(&transaction)?;
         Ok(transaction.commit()?)
+    }
+
+    /// If sessions in use exceed their share, the first of them to be deleted return to probation.
+    fn keep_share(&self, transaction: &Transaction<'_>) -> Result<()> {
+        let share =
+            Extent { sessions: used_share(self.sessions_max), bytes: used_share(self.bytes_max) };
+        let surplus = schema::used(transaction)?.beyond(share);
+        let mut moved = Extent::default();
+        let mut move_next = transaction.prepare_cached(RETURN_TO_PROBATION)?;
+        while !moved.covers(surplus) && moved.sessions < MOVED_PER_CALL {
+            let row = move_next.query_row([microseconds()], |row| row.get(0)).optional()?;
+            let Some(bytes) = row else { break };
+            moved.add(bytes);
+        }
+        Ok(())
+    }
+
+    /// Makes room after a call has added something to the session `id`, which stays. A file that
+    /// exceeds its bounds by more than what was added is reduced a little with each call.
+    fn make_room(&self, transaction: &Transaction<'_>, id: &str, added: Extent) -> Result<()> {
+        let max = Extent { sessions: self.sessions_max, bytes: self.bytes_max };
+        let surplus = schema::all(transaction)?.beyond(max);
+        let mut deleted = Extent::default();
+        let mut delete_next = transaction.prepare_cached(DELETE_NEXT)?;
+        while !deleted.covers(surplus) {
+            if deleted.covers(added) && deleted.sessions >= MOVED_PER_CALL {
+                break;
+            }
+            let row = delete_next.query_row([id], |row| row.get(0)).optional()?;
+            let Some(bytes) = row else { break };
+            deleted.add(bytes);
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, record: &[u8]) -> Result<()> {
+        let (bytes, bytes_max) = (record.len(), self.bytes_max);
+        if bytes <= bytes_max {
+            return Ok(());
+        }
+        Err(Error::internal(format!(
+            "the session needs {bytes} bytes, but the store has only {bytes_max}"
+        )))
     }
 }
 
@@ -192,36 +257,64 @@ impl SessionStore for SqliteStore {
     }
 
     fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
+        self.insert_for(SessionOwner::Visitor, id, record, keep_for)
+    }
+
+    fn insert_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        record: &[u8],
+        keep_for: Duration,
+    ) -> Result<()> {
+        self.check_size(record)?;
         let mut connection = self.connection.lock();
         let transaction = begin(&mut connection)?;
         transaction
             .prepare_cached(DELETE_EXPIRED)?
             .execute(params![seconds(now()), rows(EXPIRED_PER_INSERT)])?;
-        // Before the insertion, so that the new session is not deleted itself.
-        let surplus = (schema::sessions(&transaction)? + 1).saturating_sub(self.sessions_max);
-        if surplus > 0 {
-            transaction
-                .prepare_cached(DELETE_NEXT)?
-                .execute([rows(surplus.min(MOVED_PER_CALL))])?;
-        }
         transaction.prepare_cached(INSERT)?.execute(params![
             id,
             record,
             end(keep_for),
-            microseconds()
+            microseconds(),
+            owner == SessionOwner::User
         ])?;
+        self.make_room(&transaction, id, Extent { sessions: 1, bytes: record.len() })?;
+        self.keep_share(&transaction)?;
         Ok(transaction.commit()?)
     }
 
     fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {
-        let connection = self.connection.lock();
-        let changed = connection.prepare_cached(REPLACE)?.execute(params![
+        self.replace_for(SessionOwner::Visitor, id, old, new, keep_for)
+    }
+
+    fn replace_for(
+        &self,
+        owner: SessionOwner,
+        id: &str,
+        old: &[u8],
+        new: &[u8],
+        keep_for: Duration,
+    ) -> Result<bool> {
+        self.check_size(new)?;
+        let mut connection = self.connection.lock();
+        let transaction = begin(&mut connection)?;
+        let changed = transaction.prepare_cached(REPLACE)?.execute(params![
             id,
             old,
             new,
             end(keep_for),
-            seconds(now())
+            seconds(now()),
+            microseconds(),
+            owner == SessionOwner::User
         ])?;
+        if changed == 1 {
+            let bytes = new.len().saturating_sub(old.len());
+            self.make_room(&transaction, id, Extent { sessions: 0, bytes })?;
+            self.keep_share(&transaction)?;
+        }
+        transaction.commit()?;
         Ok(changed == 1)
     }
 
@@ -236,6 +329,7 @@ impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteStore")
             .field("sessions_max", &self.sessions_max)
+            .field("bytes_max", &self.bytes_max)
             .finish_non_exhaustive()
     }
 }

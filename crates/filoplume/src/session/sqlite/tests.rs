@@ -1,7 +1,7 @@
 //! Tests of the file under a flood of sessions, with other processes, and with other users.
 
 use super::*;
-use crate::session::store_tests::{self, begin, present};
+use crate::session::store_tests::{self, HOUR, begin, log_in, present};
 
 fn in_memory() -> SqliteStore {
     SqliteStore::open(":memory:").expect("it needs no disk")
@@ -17,22 +17,22 @@ fn ids(store: &SqliteStore) -> Vec<String> {
 }
 
 fn count(store: &SqliteStore) -> usize {
-    schema::sessions(&store.connection.lock()).unwrap()
+    schema::all(&store.connection.lock()).unwrap().sessions
 }
 
 #[track_caller]
 fn counts_are_right(store: &SqliteStore) {
     let connection = store.connection.lock();
-    let of = |sql: &str| {
-        let count: u32 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
-        count as usize
+    let of = |condition: &str| {
+        let sql = "SELECT count(*), coalesce(sum(length(record)), 0) FROM filoplume_sessions";
+        let row = |row: &rusqlite::Row<'_>| {
+            let number = |column: usize| row.get(column).map(|number: u32| number as usize);
+            Ok(Extent { sessions: number(0)?, bytes: number(1)? })
+        };
+        connection.query_row(&format!("{sql} WHERE {condition}"), [], row).unwrap()
     };
-    assert_eq!(
-        schema::sessions(&connection).unwrap(),
-        of("SELECT count(*) FROM filoplume_sessions")
-    );
-    let used = of("SELECT count(*) FROM filoplume_sessions WHERE is_used = 1");
-    assert_eq!(schema::used(&connection).unwrap(), used);
+    assert_eq!(schema::all(&connection).unwrap(), of("1"));
+    assert_eq!(schema::used(&connection).unwrap(), of("is_used > 0"));
 }
 
 #[test]
@@ -47,6 +47,67 @@ fn sessions_in_use_have_four_fifths_and_the_least_recently_used_are_evicted() {
     let store = in_memory().sessions_max(5);
     store_tests::reserves_four_fifths_for_sessions_in_use(&store, ids);
     counts_are_right(&store);
+}
+
+#[test]
+fn sessions_with_a_login_are_evicted_last() {
+    let store = in_memory().sessions_max(20);
+    store_tests::keeps_logins_before_all_others(&store, 20);
+    counts_are_right(&store);
+}
+
+#[test]
+fn logins_beyond_the_share_lose_their_protection_until_they_are_used() {
+    let store = in_memory().sessions_max(5);
+    store_tests::keeps_the_latest_logins_within_the_share(&store, ids);
+    counts_are_right(&store);
+}
+
+#[test]
+fn the_bytes_of_all_records_have_a_bound() {
+    let store = in_memory().bytes_max(10_000);
+    let bytes = || schema::all(&store.connection.lock()).unwrap().bytes;
+    log_in(&store, "user");
+    (0..100).for_each(|number| begin(&store, &format!("short-{number}")));
+    // A long record takes the place of many short ones, and they are deleted at once.
+    store.insert("long", &[7; 9900], HOUR).unwrap();
+    assert!(bytes() <= 10_000, "{}", bytes());
+    assert!(present(&store, "long") && present(&store, "user"));
+    for number in 0..50 {
+        store.insert(&format!("more-{number}"), &[7; 3000], HOUR).unwrap();
+        assert!(bytes() <= 10_000, "{}", bytes());
+    }
+    // Also if a session grows.
+    begin(&store, "grows");
+    assert!(store.replace("grows", b"1234", &[7; 9000], HOUR).unwrap());
+    assert!(bytes() <= 10_000, "{}", bytes());
+    assert!(present(&store, "grows") && present(&store, "user"));
+    counts_are_right(&store);
+    store.insert("larger", &[7; 10_001], HOUR).unwrap_err();
+    store.replace("grows", &[7; 9000], &[7; 10_001], HOUR).unwrap_err();
+}
+
+#[test]
+fn long_records_in_use_leave_a_fifth_of_the_bytes_to_new_sessions() {
+    let store = in_memory().bytes_max(10_000);
+    for number in 0..4 {
+        let id = number.to_string();
+        store.insert(&id, &[7; 2400], HOUR).unwrap();
+        assert!(present(&store, &id));
+    }
+    assert!(schema::used(&store.connection.lock()).unwrap().bytes <= 8000);
+    counts_are_right(&store);
+}
+
+#[test]
+fn lowered_bytes_are_reached_a_few_sessions_at_a_time() {
+    let store = in_memory();
+    (0..100).for_each(|number| begin(&store, &format!("old-{number}")));
+    let store = store.bytes_max(30 * 4);
+    begin(&store, "a");
+    assert_eq!(count(&store), 100 + 1 - MOVED_PER_CALL);
+    (0..20).for_each(|number| begin(&store, &format!("new-{number}")));
+    assert_eq!(count(&store), 30);
 }
 
 #[test]
@@ -169,12 +230,56 @@ fn a_file_of_an_older_version_is_updated() {
 }
 
 #[test]
+fn a_file_of_the_version_without_logins_is_updated_and_still_used_by_that_version() {
+    let connection = Connection::open_in_memory().unwrap();
+    // What that version executed.
+    let count = |class: u8| {
+        format!(
+            "INSERT OR REPLACE INTO filoplume_session_counts
+                 SELECT {class}, count(*) FROM filoplume_sessions WHERE is_used = {class};"
+        )
+    };
+    let insert = "INSERT INTO filoplume_sessions (id, record, ends, is_used, at)
+         VALUES (?1, x'3132', 99999999999, 0, 1)";
+    connection
+        .execute_batch(&format!(
+            "CREATE TABLE filoplume_sessions (
+                 id TEXT NOT NULL PRIMARY KEY, record BLOB NOT NULL, ends INTEGER NOT NULL,
+                 is_used INTEGER NOT NULL DEFAULT 1, at INTEGER NOT NULL DEFAULT 0
+             ) WITHOUT ROWID;
+             CREATE TABLE filoplume_session_counts
+                 (is_used INTEGER NOT NULL PRIMARY KEY, sessions INTEGER NOT NULL) WITHOUT ROWID;
+             {} {}",
+            count(0),
+            count(1)
+        ))
+        .unwrap();
+    connection.execute(insert, ["old"]).unwrap();
+    let store = SqliteStore::with_connection(connection).unwrap();
+    counts_are_right(&store);
+    log_in(&store, "user");
+    {
+        let connection = store.connection.lock();
+        connection.execute_batch(&format!("{} {}", count(0), count(1))).unwrap();
+        connection.execute(insert, ["older process"]).unwrap();
+        let record_use = "UPDATE filoplume_sessions SET is_used = 1, at = ?2 WHERE id = ?1";
+        connection.execute(record_use, params!["user", 0]).unwrap();
+    }
+    counts_are_right(&store);
+    assert!(present(&store, "old") && present(&store, "older process") && present(&store, "user"));
+    counts_are_right(&store);
+    let class = "SELECT is_used FROM filoplume_sessions WHERE id = 'user'";
+    let class: u8 = store.connection.lock().query_row(class, [], |row| row.get(0)).unwrap();
+    assert_eq!(class, 2, "it is a login again");
+}
+
+#[test]
 fn a_session_that_is_inserted_again_is_on_probation_again() {
     let store = in_memory();
     begin(&store, "a");
     assert!(present(&store, "a"));
     begin(&store, "a");
-    assert_eq!(schema::used(&store.connection.lock()).unwrap(), 0);
+    assert_eq!(schema::used(&store.connection.lock()).unwrap().sessions, 0);
     counts_are_right(&store);
 }
 

@@ -123,7 +123,7 @@ fn an_app_whose_handlers_take_missing_values_does_not_start() {
         app,
         &expect![[r#"
             the app cannot start:
-              - there are two states of type `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db` (routing/mistakes.rs:_); wrap one of them in a new own
+              - there are two states of type `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db` (routing/mistakes.rs:_ and routing/mistakes.rs:_): wrap one of them in a type of its own
               - GET /state (routing/mistakes.rs:_) extracts `State<Arc<u8>>`, but there is no such state: add `.state(..)` to the app; the states of the app are `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`, `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`
               - GET /path (routing/mistakes.rs:_) extracts `Path<..>`, but its pattern has no capture: write `{name}`
               - the fallback of "/" (routing/mistakes.rs:_) extracts `Path<..>`, but its pattern has no capture: write `{name}`

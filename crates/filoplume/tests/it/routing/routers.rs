@@ -191,3 +191,27 @@ fn routes_can_be_printed() {
         "{places:?}"
     );
 }
+
+#[test]
+fn routes_are_listed_with_their_middleware() {
+    fn require_key(request: Request, next: Next<'_>) -> Response {
+        next.run(request)
+    }
+    let admin = Router::new()
+        .route("/", get(|| "").with(middleware::BasicAuth::user("ada", "sesame")))
+        .merge(
+            Router::new()
+                .get("/users", || "")
+                .with(|request: Request, next: Next<'_>| next.run(request)),
+        )
+        .fallback(|| "")
+        .with(require_key);
+    let app = App::new().get("/", || "").nest("/admin", admin);
+    expect![[r#"
+        GET       /
+        GET       /admin        behind require_key, BasicAuth
+        GET       /admin/users  behind require_key, a closure
+        FALLBACK  /admin/*      behind require_key
+    "#]]
+    .assert_eq(&app.routes().to_string());
+}

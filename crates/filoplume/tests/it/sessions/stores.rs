@@ -129,21 +129,64 @@ fn expired_sessions_are_swept_from_the_file() {
 }
 
 #[test]
-fn redis_expires_sessions_and_has_no_ids() {
+fn redis_has_no_ids() {
     let Some(redis) = RedisServer::start() else { return };
     let client = app(Sessions::new(redis_store(&redis).prefix("shop:"), key())).test();
     client.post("/login/ada").send().assert_status(200);
     let cookie = client.cookie(NAME).expect("it is set");
     let ids = redis.ask("KEYS *");
     assert!(ids.contains("shop:") && !ids.contains(&cookie[cookie.len() - 43..]), "{ids}");
-    let id = ids.lines().find(|line| line.starts_with("shop:")).expect("there is one");
-    let left: u64 = redis
-        .ask(&format!("TTL {id}"))
-        .trim_start_matches(':')
-        .trim()
-        .parse()
-        .expect("it is a number");
-    assert!((86_000..=86_400).contains(&left), "{left}");
+}
+
+/// Returns the number of seconds after which Redis removes the only session.
+fn seconds_left(redis: &RedisServer) -> u64 {
+    let ids = redis.ask("KEYS *");
+    let id = ids.lines().find(|line| line.starts_with("filoplume:")).expect("there is one");
+    let left = redis.ask(&format!("TTL {id}"));
+    left.trim_start_matches(':').trim().parse().expect("it is a number")
+}
+
+#[test]
+fn redis_keeps_a_session_for_an_hour_until_it_is_presented() {
+    let Some(redis) = RedisServer::start() else { return };
+    let (hour, day) = (3500..=3600, 86_000..=86_400);
+    let client = app(Sessions::new(redis_store(&redis), key())).test();
+    client.put("/color/red").send().assert_status(200);
+    assert!(hour.contains(&seconds_left(&redis)));
+    // To look at it is enough.
+    client.get("/color").send().assert_text("Some(\"red\")");
+    assert!(day.contains(&seconds_left(&redis)));
+    redis.ask("FLUSHALL");
+
+    client.post("/subject/ada").send().assert_status(200);
+    assert!(day.contains(&seconds_left(&redis)), "a login has its whole time at once");
+    redis.ask("FLUSHALL");
+
+    let sessions = Sessions::new(redis_store(&redis), key()).idle_timeout(Duration::from_secs(60));
+    let client = app(sessions).test();
+    client.put("/color/red").send().assert_status(200);
+    client.get("/color").send().assert_text("Some(\"red\")");
+    assert!((1..=60).contains(&seconds_left(&redis)), "a shorter lifetime stays");
+}
+
+#[test]
+fn a_flood_of_visitors_who_come_back_ends_no_login() {
+    let memory = MemoryStore::new().bytes_max(50 * 512);
+    let sqlite = SqliteStore::open(":memory:").expect("it needs no disk").sessions_max(50);
+    let stores: [Arc<dyn SessionStore>; 2] = [Arc::new(memory), Arc::new(sqlite)];
+    for store in stores {
+        let app = app(Sessions::new(store, key())).test();
+        // This user pauses during the flood.
+        app.post("/subject/ada").send().assert_status(200);
+        let cookie = app.cookie(NAME).expect("it is set");
+        let visitor = app.without_cookies();
+        for _ in 0..200 {
+            let begun = visitor.put("/color/red").send();
+            let presented = begun.cookie(NAME).expect("it is set");
+            visitor.get("/color").cookie(NAME, presented).send().assert_text("Some(\"red\")");
+        }
+        visitor.get("/subject").cookie(NAME, &cookie).send().assert_text("Some(\"ada\")");
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@
 //! within the bound. This module gets nanoseconds and returns decisions: it has no clock and no
 //! lock.
 
+use std::time::Duration;
+
 /// The rate is measured over this many steps.
 const STEPS: usize = 8;
 
@@ -28,7 +30,7 @@ const MANY: u64 = 64;
 
 /// The measurements of the waiting requests of one route.
 #[derive(Clone, Debug)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     /// The maximum time that a request may wait.
     wait_max: u64,
     /// The maximum wait during an overload.
@@ -45,7 +47,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) const fn new(wait_max: u64) -> Self {
+    pub(crate) const fn new(wait_max: u64) -> Self {
         // A step must not have a length of zero.
         let wait_max = if wait_max < STEPS as u64 { STEPS as u64 } else { wait_max };
         Self {
@@ -60,15 +62,23 @@ impl Backlog {
     }
 
     /// Drops the measurements, because the route has a seat to spare or no request waits any more.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         if self.since.is_some() {
             *self = Self::new(self.wait_max);
         }
     }
 
     /// Returns whether one more request may wait behind `waiting` others of a route with `seats`
-    /// seats.
-    pub(super) fn may_wait(&mut self, now: u64, waiting: usize, seats: usize) -> bool {
+    /// seats. If not, the route is overloaded.
+    pub(crate) fn may_wait(&mut self, now: u64, waiting: usize, seats: usize) -> bool {
+        let may = self.has_time(now, waiting, seats);
+        self.has_refused |= !may;
+        may
+    }
+
+    /// As [`may_wait`](Self::may_wait), for a request whose client has others in the queue. Its own
+    /// backlog may be the only reason for a refusal, which is then no sign of an overload.
+    pub(super) fn has_time(&mut self, now: u64, waiting: usize, seats: usize) -> bool {
         if waiting == 0
             && now.saturating_sub(self.asked_at) > self.wait_max.saturating_mul(KNOWN_FOR)
         {
@@ -76,19 +86,17 @@ impl Backlog {
         }
         self.asked_at = now;
         self.advance(now);
-        let may = self.waiting_max(now, seats).is_none_or(|most| (waiting as u64) < most);
-        self.has_refused |= !may;
-        may
+        self.waiting_max(now, seats).is_none_or(|most| (waiting as u64) < most)
     }
 
     /// Records that a request left the queue for a seat.
-    pub(super) fn served(&mut self, now: u64) {
+    pub(crate) fn served(&mut self, now: u64) {
         self.advance(now);
         self.served[self.place()] += 1;
     }
 
     /// Returns how long a request would wait behind `waiting` others, if that is known.
-    pub(super) fn wait_for(&self, now: u64, waiting: usize) -> Option<u64> {
+    pub(crate) fn wait_for(&self, now: u64, waiting: usize) -> Option<u64> {
         let (served, time) = self.rate(now)?;
         time.saturating_mul((waiting as u64).saturating_add(1)).checked_div(served)
     }
@@ -135,6 +143,11 @@ impl Backlog {
         }
         self.step = step;
     }
+}
+
+/// Returns a time in nanoseconds, which is what this module counts in.
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! The seats of the pool: one per thread, shared by all routes. A request needs a seat to run on a
 //! thread.
 //!
-//! A route may take a seat while it has fewer than [`SHARE`] times the free seats. This is the rule
-//! of dynamic thresholds, which switches use for shared buffers. One slow route has at most eight
-//! of nine seats, and two slow routes have eight of seventeen each. The rest is free for other
-//! routes. So no route takes all threads, and no limit per route has to be configured. A request
+//! A route may take a seat while it has fewer than eight times the free seats. This is the rule of
+//! dynamic thresholds, which switches use for shared buffers. One slow route has at most eight of
+//! nine seats, and two slow routes have eight of seventeen each. The rest is free for other routes.
+//! So no route takes all threads, and no limit per route has to be configured. A request
 //! that gets no seat waits in the queue of its route if it can be served in [time](backlog). The
-//! queues are served in turns.
+//! queues are served in turns, and so are the clients within each queue.
+//!
+//! The same rule, with a smaller share, holds for each counted client in a route: one client has at
+//! most two thirds of the seats there.
 //!
 //! A request that [uses](crate::Permits) a counted resource needs a permit beside its seat. It
 //! waits for both in the same queue.
@@ -15,9 +18,15 @@
 //! then run, refused or dropped outside. `README.md` beside this file explains why no request is
 //! left waiting.
 
-mod backlog;
+pub(crate) mod backlog;
+#[cfg(all(test, not(loom)))]
+mod client_tests;
+mod full;
 #[cfg(all(test, loom))]
 mod models;
+mod request;
+mod route;
+mod share;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -27,16 +36,24 @@ use std::fmt;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use self::backlog::Backlog;
-use crate::budget::permits::{NoWaiter, Permit, PermitWaiter, Permits};
+use self::backlog::nanoseconds;
+pub(crate) use self::full::Full;
+pub(crate) use self::request::SeatRequest;
+use self::request::has_permit;
+use self::route::RouteQueue;
+use self::share::{
+    Client, client_may_take, count_released, count_taken, release_vital, route_may_take, seats_of,
+    take_vital,
+};
+use crate::budget::permits::{NoWaiter, PermitWaiter};
 use crate::execution::key::ExecutionKey;
 use crate::sorted::insert_sorted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A route may have this many times the free seats. With eight, a ninth of the seats is left for
-/// the others.
-const SHARE: usize = 8;
+/// A request that can no longer be refused is returned after this many times the maximum wait, so
+/// that its owner can check whether its client is still there.
+const BEGUN_WAITS: u64 = 8;
 
 /// How many routes a refusal names as those that hold the threads.
 const HOLDERS_MAX: usize = 3;
@@ -46,24 +63,12 @@ const HOLDERS_MAX: usize = 3;
 /// beyond those of the others.
 pub(crate) const VITAL_SEATS: usize = 8;
 
-/// A request that asks for a seat, and may need a permit too.
-pub(crate) trait SeatRequest {
-    /// Returns the permits that it uses, if it has no permit yet.
-    fn permits(&self) -> Option<&Permits> {
-        None
-    }
-
-    /// Stores its permit.
-    fn hold(&mut self, permit: Permit) {
-        drop(permit);
-    }
-}
-
 /// The seats, and the requests that wait for one.
 pub(crate) struct Seats<T> {
     seats_max: usize,
     waiting_max: usize,
-    wait_max: Duration,
+    /// The maximum wait in nanoseconds.
+    wait_max: u64,
     /// The start of the nanosecond clock.
     started_at: Instant,
     state: Mutex<State<T>>,
@@ -79,7 +84,10 @@ struct State<T> {
     taken: usize,
     /// The taken seats of vital requests, which are not counted in `taken`.
     vital: usize,
+    /// The waiting requests that could be refused.
     waiting: usize,
+    /// The waiting requests whose responses have begun. They do not count against the maximum.
+    begun: usize,
     /// Whether a waiting route had no seat to spare when it was last checked. The other waiting
     /// routes wait for permits.
     is_short: bool,
@@ -89,18 +97,6 @@ struct State<T> {
     is_closed: bool,
 }
 
-/// One route: its seats and its waiting requests.
-struct RouteQueue<T> {
-    taken: usize,
-    waiting: VecDeque<QueuedRequest<T>>,
-    backlog: Backlog,
-}
-
-struct QueuedRequest<T> {
-    item: T,
-    since: u64,
-}
-
 /// The result of asking for a seat.
 #[derive(Debug)]
 pub(crate) enum Entered<T> {
@@ -108,23 +104,9 @@ pub(crate) enum Entered<T> {
     Seated(T),
     /// The request waits. [`Seats::leave`], [`Seats::next`] or [`Seats::expired`] will return it.
     Waiting,
+    /// As `Waiting`. In exchange this request of a client with more waiting requests is refused.
+    Replaced(T),
     Refused(T, Full),
-}
-
-/// The reason why there is no seat.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Full {
-    /// The seats of the route.
-    pub(crate) taken: usize,
-    /// The taken seats of all routes.
-    pub(crate) taken_in_all: usize,
-    pub(crate) seats_max: usize,
-    /// The waiting requests of the route.
-    pub(crate) waiting: usize,
-    /// How long one more request would have waited, if that is known.
-    pub(crate) wait: Option<Duration>,
-    /// The permits that the request needs beside a seat.
-    pub(crate) permits: Option<Permits>,
 }
 
 impl<T: SeatRequest> Seats<T> {
@@ -135,6 +117,7 @@ impl<T: SeatRequest> Seats<T> {
             taken: 0,
             vital: 0,
             waiting: 0,
+            begun: 0,
             is_short: false,
             routes: HashMap::new(),
             turns: VecDeque::new(),
@@ -143,7 +126,7 @@ impl<T: SeatRequest> Seats<T> {
         Self {
             seats_max,
             waiting_max,
-            wait_max,
+            wait_max: nanoseconds(wait_max),
             started_at: Instant::now(),
             state: Mutex::new(state),
             waiter: Weak::<NoWaiter>::new(),
@@ -162,14 +145,20 @@ impl<T: SeatRequest> Seats<T> {
     /// Asks for a seat for a request of this route.
     pub(crate) fn enter(&self, key: ExecutionKey, mut item: T) -> Entered<T> {
         let mut state = self.state.lock();
-        let State { taken, waiting, is_short, routes, turns, is_closed, .. } = &mut *state;
-        let route = routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max));
-        let has_seat = may_take(route.taken, *taken, self.seats_max);
-        if route.waiting.is_empty() && has_seat {
+        let State { taken, routes, .. } = &mut *state;
+        let route = routes.entry(key).or_insert_with(|| self.new_route());
+        let free = self.free(*taken);
+        let has_seat =
+            route_may_take(route.taken, free) && client_may_take(item.client(), key, free);
+        // Requests of clients that may not have a seat now are overtaken.
+        if has_seat && route.find(|other| client_may_take(other.client(), key, free)).is_none() {
             if has_permit(&mut item, |permits| permits.take_or_register(&self.waiter)) {
-                route.backlog.reset();
+                if route.is_empty() {
+                    route.backlog.reset();
+                }
                 route.taken += 1;
                 *taken += 1;
+                count_taken(item.client(), key);
                 return Entered::Seated(item);
             }
             if route.taken == 0 {
@@ -178,80 +167,126 @@ impl<T: SeatRequest> Seats<T> {
                 route.backlog.reset();
             }
         }
+        self.wait(&mut state, key, item, has_seat)
+    }
+
+    /// Queues a request, or refuses it. Another one may be refused instead.
+    #[cold]
+    #[inline(never)]
+    fn wait(
+        &self,
+        state: &mut State<T>,
+        key: ExecutionKey,
+        mut item: T,
+        has_seat: bool,
+    ) -> Entered<T> {
         let now = self.now();
-        let behind = route.waiting.len();
-        if *is_closed
-            || *waiting >= self.waiting_max
-            || !route.backlog.may_wait(now, behind, route.taken)
-        {
-            let full = self.full(route, *taken, now, item.permits().cloned());
+        let client = item.client().map(|client| client.client());
+        let has_begun = item.has_begun();
+        let route = state.routes.entry(key).or_insert_with(|| self.new_route());
+        let own = route.len_of(client);
+        let before = route.len_before(own);
+        let has_time = match own {
+            _ if has_begun => true,
+            0 => route.backlog.may_wait(now, before, route.taken),
+            // Its own backlog is in the way, which says nothing about the others.
+            _ => route.backlog.has_time(now, before, route.taken),
+        };
+        let mut evicted = None;
+        let mut may_wait = has_time && !state.is_closed;
+        if may_wait && !item.charge() {
+            let full = self.full(route, key, state.taken, now, &item);
+            state.forget(key);
+            return Entered::Refused(item, Full { lacks_memory: true, ..full });
+        }
+        if may_wait && !has_begun && state.waiting >= self.waiting_max {
+            evicted = state.make_room(own + 1);
+            may_wait = evicted.is_some();
+        }
+        let State { routes, turns, taken, .. } = state;
+        let route = routes.entry(key).or_insert_with(|| self.new_route());
+        if !may_wait {
+            let full = self.full(route, key, *taken, now, &item);
             return Entered::Refused(item, full);
         }
-        if behind == 0 {
+        if route.is_empty() {
             turns.push_back(key);
         }
-        route.waiting.push_back(QueuedRequest { item, since: now });
-        *waiting += 1;
-        *is_short |= !has_seat;
-        self.publish(&state);
-        Entered::Waiting
+        let waits = self.wait_max.saturating_mul(if has_begun { BEGUN_WAITS } else { 1 });
+        route.push(client, item, now.saturating_add(waits));
+        *state.waiting_of(has_begun) += 1;
+        state.is_short |= !has_seat;
+        self.publish(state);
+        evicted.map_or(Entered::Waiting, Entered::Replaced)
     }
 
     /// Takes a seat for a task that cannot wait. Returns whether there was one.
-    pub(crate) fn try_enter(&self, key: ExecutionKey) -> bool {
+    pub(crate) fn try_enter(&self, key: ExecutionKey, client: Client<'_>) -> bool {
         let mut state = self.state.lock();
-        let taken = state.taken;
-        let route = state.routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max));
-        let may = route.waiting.is_empty() && may_take(route.taken, taken, self.seats_max);
+        let free = self.free(state.taken);
+        let route = state.routes.entry(key).or_insert_with(|| self.new_route());
+        let may = route.is_empty()
+            && route_may_take(route.taken, free)
+            && client_may_take(client, key, free);
         if may {
             route.taken += 1;
             state.taken += 1;
+            count_taken(client, key);
         } else {
             state.forget(key);
         }
         may
     }
 
-    /// Takes one of the seats for vital requests. Returns whether there was one.
-    pub(crate) fn enter_vital(&self) -> bool {
-        let vital = &mut self.state.lock().vital;
-        let may = *vital < VITAL_SEATS;
-        *vital += usize::from(may);
+    /// Takes one of the seats for vital requests. Returns whether there was one for this client.
+    pub(crate) fn enter_vital(&self, client: Client<'_>) -> bool {
+        let mut state = self.state.lock();
+        let may = state.vital < VITAL_SEATS && take_vital(client);
+        state.vital += usize::from(may);
         may
     }
 
     /// Releases one of the seats for vital requests. No request waits for them.
-    pub(crate) fn leave_vital(&self) {
-        self.state.lock().vital -= 1;
+    pub(crate) fn leave_vital(&self, client: Client<'_>) {
+        let mut state = self.state.lock();
+        state.vital -= 1;
+        release_vital(client);
     }
 
-    /// Takes a seat even if none is free, for a task that can no longer be refused.
-    pub(crate) fn force(&self, key: ExecutionKey) {
+    /// Takes a seat even if none is free, for a task that can neither wait nor be refused.
+    pub(crate) fn force(&self, key: ExecutionKey, client: Client<'_>) {
         let mut state = self.state.lock();
-        state.routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max)).taken += 1;
+        state.routes.entry(key).or_insert_with(|| self.new_route()).taken += 1;
         state.taken += 1;
+        count_taken(client, key);
     }
 
-    /// Exchanges a seat of one route for a seat of another. Returns `false` if the other route may
-    /// not take one or has waiting requests.
-    pub(crate) fn change(&self, from: ExecutionKey, to: ExecutionKey) -> bool {
+    /// Exchanges a seat of one route for a seat of another, for the same client. Returns `false` if
+    /// the other route or the client may not take one, or requests of that route wait.
+    pub(crate) fn change(&self, from: ExecutionKey, to: ExecutionKey, client: Client<'_>) -> bool {
         let mut state = self.state.lock();
-        let taken = state.taken - 1;
-        let route = state.routes.entry(to).or_insert_with(|| RouteQueue::new(self.wait_max));
-        if !route.waiting.is_empty() || !may_take(route.taken, taken, self.seats_max) {
+        let free = self.free(state.taken - 1);
+        let route = state.routes.entry(to).or_insert_with(|| self.new_route());
+        let may = route.is_empty()
+            && route_may_take(route.taken, free)
+            && client_may_take(client, to, free);
+        if !may {
             state.forget(to);
             return false;
         }
         route.taken += 1;
+        count_taken(client, to);
+        count_released(client, from);
         state.release(from);
         true
     }
 
-    /// Releases a seat. Returns a request that now has one, with its route. The caller must then
-    /// call [`next`](Self::next) until it returns `None`.
-    pub(crate) fn leave(&self, key: ExecutionKey) -> Option<(ExecutionKey, T)> {
+    /// Releases a seat of this client. Returns a request that now has one, with its route. The
+    /// caller must then call [`next`](Self::next) until it returns `None`.
+    pub(crate) fn leave(&self, key: ExecutionKey, client: Client<'_>) -> Option<(ExecutionKey, T)> {
         let mut state = self.state.lock();
         state.taken -= 1;
+        count_released(client, key);
         state.release(key);
         self.seat_next(&mut state)
     }
@@ -292,29 +327,25 @@ impl<T: SeatRequest> Seats<T> {
         }
         let mut next: Option<u64> = None;
         let mut state = self.state.lock();
-        let wait_max = nanoseconds(self.wait_max);
         let now = self.now();
-        let State { waiting, routes, turns, .. } = &mut *state;
+        let State { routes, turns, .. } = &mut *state;
         turns.retain(|key| {
             let Some(route) = routes.get_mut(key) else { return false };
-            let late =
-                route.waiting.iter().take_while(|waiting| now >= waiting.since + wait_max).count();
-            expired.extend(route.waiting.drain(..late).map(|waiting| waiting.item));
-            let left = route.waiting.front().map(|first| first.since + wait_max - now);
-            next = next.into_iter().chain(left).min();
-            left.is_some()
+            let look_at = route.remove_late(now, self.wait_max, &mut expired);
+            next = next.into_iter().chain(look_at).min();
+            look_at.is_some()
         });
-        *waiting -= expired.len();
+        expired.iter().for_each(|item| *state.waiting_of(item.has_begun()) -= 1);
         self.publish(&state);
-        (expired, next.map(Duration::from_nanos))
+        (expired, next.map(|at| Duration::from_nanos(at.saturating_sub(now))))
     }
 
     /// Returns the reason why this request of the route waits.
     pub(crate) fn why(&self, key: ExecutionKey, item: &T) -> Full {
         let mut state = self.state.lock();
         let taken = state.taken;
-        let route = state.routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max));
-        let full = self.full(route, taken, self.now(), item.permits().cloned());
+        let route = state.routes.entry(key).or_insert_with(|| self.new_route());
+        let full = self.full(route, key, taken, self.now(), item);
         state.forget(key);
         full
     }
@@ -336,44 +367,41 @@ impl<T: SeatRequest> Seats<T> {
     pub(crate) fn close(&self) -> Vec<T> {
         let mut state = self.state.lock();
         state.is_closed = true;
-        state.waiting = 0;
+        (state.waiting, state.begun) = (0, 0);
         state.turns.clear();
         self.publish(&state);
-        state
-            .routes
-            .values_mut()
-            .flat_map(|route| route.waiting.drain(..))
-            .map(|waiting| waiting.item)
-            .collect()
+        state.routes.values_mut().flat_map(RouteQueue::clear).collect()
     }
 
     fn seat_next(&self, state: &mut State<T>) -> Option<(ExecutionKey, T)> {
         let mut is_short = false;
+        let free = self.free(state.taken);
         for _ in 0..state.turns.len() {
             let key = state.turns.pop_front()?;
             let Some(route) = state.routes.get_mut(&key) else { continue };
-            let Some(first) = route.waiting.front_mut() else { continue };
-            let has_seat = may_take(route.taken, state.taken, self.seats_max);
-            if !has_seat
-                || !has_permit(&mut first.item, |permits| permits.take_in_turn(&self.waiter))
-            {
-                is_short |= !has_seat;
+            let has_seat = route_may_take(route.taken, free);
+            let turn = route.find(|item| has_seat && client_may_take(item.client(), key, free));
+            is_short |= turn.is_none() && !route.is_empty();
+            let first = turn.and_then(|turn| route.get_mut(turn));
+            let may = first.is_some_and(|first| {
+                has_permit(first, |permits| permits.take_in_turn(&self.waiter))
+            });
+            let item = turn.filter(|_| may).and_then(|turn| route.take(turn));
+            if !route.is_empty() {
                 state.turns.push_back(key);
-                continue;
             }
-            let Some(first) = route.waiting.pop_front() else { continue };
+            let Some(item) = item else { continue };
             route.backlog.served(self.now());
             route.taken += 1;
-            if route.waiting.is_empty() {
+            if route.is_empty() {
                 // No request of the route waits any more. The next wait will have another cause.
                 route.backlog.reset();
-            } else {
-                state.turns.push_back(key);
             }
             state.taken += 1;
-            state.waiting -= 1;
+            count_taken(item.client(), key);
+            *state.waiting_of(item.has_begun()) -= 1;
             self.publish(state);
-            return Some((key, first.item));
+            return Some((key, item));
         }
         state.is_short = is_short;
         self.publish(state);
@@ -383,10 +411,11 @@ impl<T: SeatRequest> Seats<T> {
     /// Updates the values that threads read without the lock. Compares first, because each store
     /// invalidates the cache line of all threads.
     fn publish(&self, state: &State<T>) {
-        if self.waiting.load(Ordering::Relaxed) != state.waiting {
-            self.waiting.store(state.waiting, Ordering::Relaxed);
+        let waiting = state.waiting + state.begun;
+        if self.waiting.load(Ordering::Relaxed) != waiting {
+            self.waiting.store(waiting, Ordering::Relaxed);
         }
-        let is_short = state.is_short && state.waiting > 0;
+        let is_short = state.is_short && waiting > 0;
         if self.is_short.load(Ordering::Relaxed) != is_short {
             self.is_short.store(is_short, Ordering::Relaxed);
         }
@@ -395,13 +424,31 @@ impl<T: SeatRequest> Seats<T> {
     fn full(
         &self,
         route: &RouteQueue<T>,
+        key: ExecutionKey,
         taken_in_all: usize,
         now: u64,
-        permits: Option<Permits>,
+        item: &T,
     ) -> Full {
-        let waiting = route.waiting.len();
-        let wait = route.backlog.wait_for(now, waiting).map(Duration::from_nanos);
-        Full { taken: route.taken, taken_in_all, seats_max: self.seats_max, waiting, wait, permits }
+        let own = route.len_of(item.client().map(|client| client.client()));
+        let wait = route.backlog.wait_for(now, route.len_before(own)).map(Duration::from_nanos);
+        Full {
+            taken: route.taken,
+            taken_in_all,
+            seats_max: self.seats_max,
+            waiting: route.len(),
+            client: item.client().map(|client| (seats_of(client, key), own)),
+            wait,
+            permits: item.permits().cloned(),
+            lacks_memory: false,
+        }
+    }
+
+    fn new_route(&self) -> RouteQueue<T> {
+        RouteQueue::new(self.wait_max)
+    }
+
+    const fn free(&self, taken: usize) -> usize {
+        self.seats_max.saturating_sub(taken)
     }
 
     fn now(&self) -> u64 {
@@ -409,7 +456,23 @@ impl<T: SeatRequest> Seats<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T: SeatRequest> State<T> {
+    /// Removes a waiting request of the client with the most in one queue, if these are more than
+    /// `asker` has.
+    fn make_room(&mut self, asker: usize) -> Option<T> {
+        let depth = |key: &ExecutionKey| self.routes.get(key).map_or(0, RouteQueue::depth);
+        let key = self.turns.iter().copied().max_by_key(depth)?;
+        let route = self.routes.get_mut(&key).filter(|route| route.depth() > asker)?;
+        let evicted = route.evict()?;
+        self.waiting -= 1;
+        Some(evicted)
+    }
+
+    /// Returns the count of the waiting requests of this kind.
+    fn waiting_of(&mut self, has_begun: bool) -> &mut usize {
+        if has_begun { &mut self.begun } else { &mut self.waiting }
+    }
+
     /// Releases a seat of a route.
     fn release(&mut self, key: ExecutionKey) {
         if let Some(route) = self.routes.get_mut(&key) {
@@ -420,54 +483,8 @@ impl<T> State<T> {
 
     /// Removes the entry of a route without seats and waiting requests.
     fn forget(&mut self, key: ExecutionKey) {
-        if self.routes.get(&key).is_some_and(|route| route.taken == 0 && route.waiting.is_empty()) {
+        if self.routes.get(&key).is_some_and(|route| route.taken == 0 && route.is_empty()) {
             self.routes.remove(&key);
-        }
-    }
-}
-
-impl<T> RouteQueue<T> {
-    fn new(wait_max: Duration) -> Self {
-        Self { taken: 0, waiting: VecDeque::new(), backlog: Backlog::new(nanoseconds(wait_max)) }
-    }
-}
-
-/// Returns whether a request has the permit that it needs. Takes one if necessary.
-fn has_permit<T: SeatRequest>(item: &mut T, take: impl FnOnce(&Permits) -> Option<Permit>) -> bool {
-    let Some(permits) = item.permits() else { return true };
-    let Some(permit) = take(permits) else { return false };
-    item.hold(permit);
-    true
-}
-
-/// Returns whether a route with `taken` seats may take one more.
-const fn may_take(taken: usize, taken_in_all: usize, seats_max: usize) -> bool {
-    taken < seats_max.saturating_sub(taken_in_all).saturating_mul(SHARE)
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { taken, taken_in_all, seats_max, waiting, .. } = self;
-        write!(
-            f,
-            "the route has {taken} of {seats_max} threads, {taken_in_all} are taken, {waiting} of \
-             its requests wait"
-        )?;
-        match &self.permits {
-            Some(permits) => {
-                write!(
-                    f,
-                    ", {} of {} permits \"{}\" are free",
-                    permits.available(),
-                    permits.count(),
-                    permits.name()
-                )
-            }
-            None => Ok(()),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use loom::thread;
 
 use super::{Entered, SeatRequest, Seats};
+use crate::budget::clients::{ClientConnection, Clients};
 use crate::budget::permits::{Permit, PermitWaiter, Permits};
 use crate::execution::key::ExecutionKey;
 
@@ -24,11 +25,11 @@ fn run(seats: &Seats<usize>, ran: &AtomicUsize, key: ExecutionKey) {
     let mut seated = match seats.enter(key, 1) {
         Entered::Seated(item) => Some((key, item)),
         Entered::Waiting => None,
-        Entered::Refused(..) => panic!("there is room"),
+        Entered::Replaced(_) | Entered::Refused(..) => panic!("there is room"),
     };
     while let Some((key, item)) = seated {
         ran.fetch_add(item, Ordering::Relaxed);
-        seated = seats.leave(key).or_else(|| seats.next());
+        seated = seats.leave(key, None).or_else(|| seats.next());
     }
 }
 
@@ -64,16 +65,84 @@ fn an_exchanged_seat_is_not_lost() {
             move || run(&seats, &ran, ExecutionKey::at(2))
         });
         let (one, two) = (ExecutionKey::at(1), ExecutionKey::at(2));
-        seats.force(one);
-        let own = if seats.change(one, two) { two } else { one };
-        let mut seated = seats.leave(own);
+        seats.force(one, None);
+        let own = if seats.change(one, two, None) { two } else { one };
+        let mut seated = seats.leave(own, None);
         while let Some((key, item)) = seated {
             ran.fetch_add(item, Ordering::Relaxed);
-            seated = seats.leave(key);
+            seated = seats.leave(key, None);
         }
         other.join().unwrap();
         assert_eq!(ran.load(Ordering::Relaxed), 1);
         assert_eq!((seats.waiting(), seats.state.lock().taken), (0, 0));
+    });
+}
+
+/// A request of a counted client.
+struct ClientRequest(Arc<ClientConnection>);
+
+impl SeatRequest for ClientRequest {
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        Some(&self.0)
+    }
+}
+
+/// Seats, and the requests of counted clients that ran.
+struct ClientServer {
+    seats: Seats<ClientRequest>,
+    ran: AtomicUsize,
+}
+
+impl ClientServer {
+    fn new(seats_max: usize) -> Arc<Self> {
+        let seats = Seats::new(seats_max, 10, Duration::from_secs(3600));
+        Arc::new(Self { seats, ran: AtomicUsize::new(0) })
+    }
+
+    fn enter(&self, key: ExecutionKey, client: &Arc<ClientConnection>) -> Option<ClientRequest> {
+        match self.seats.enter(key, ClientRequest(Arc::clone(client))) {
+            Entered::Seated(request) => Some(request),
+            Entered::Waiting => None,
+            Entered::Replaced(_) | Entered::Refused(..) => panic!("there is room"),
+        }
+    }
+
+    fn run(&self, mut seated: Option<(ExecutionKey, ClientRequest)>) {
+        while let Some((key, request)) = seated {
+            self.ran.fetch_add(1, Ordering::Relaxed);
+            seated = self.seats.leave(key, request.client()).or_else(|| self.seats.next());
+        }
+    }
+}
+
+/// A client that has its share waits although a seat is free, and another client overtakes it. The
+/// request that waits gets a seat nevertheless when its client releases one.
+#[test]
+fn a_request_that_waits_for_the_share_of_its_client_is_run() {
+    loom::model(|| {
+        let clients = Arc::new(Clients::new(10));
+        let client = |number| clients.admit([192, 0, 2, number].into()).unwrap().unwrap();
+        let (one, other) = (client(1), client(2));
+        let (server, key) = (ClientServer::new(3), ExecutionKey::at(1));
+        let first = server.enter(key, &one);
+        let second = server.enter(key, &one);
+        let others: Vec<_> = [Arc::clone(&one), other]
+            .into_iter()
+            .map(|client| {
+                let server = Arc::clone(&server);
+                thread::spawn(move || {
+                    let seated = server.enter(key, &client);
+                    server.run(seated.map(|request| (key, request)));
+                })
+            })
+            .collect();
+        for request in [first, second] {
+            server.run(Some((key, request.expect("two of three seats are the share of one"))));
+        }
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(server.ran.load(Ordering::Relaxed), 4);
+        assert_eq!((server.seats.waiting(), server.seats.state.lock().taken), (0, 0));
+        assert_eq!(one.seats(key.index()).load(Ordering::Relaxed), 0);
     });
 }
 
@@ -109,7 +178,7 @@ impl TestServer {
         match self.seats.enter(key, TestRequest(permits.clone(), Permit::default())) {
             Entered::Seated(request) => self.run_all(Some((key, request))),
             Entered::Waiting => {}
-            Entered::Refused(..) => panic!("there is room"),
+            Entered::Replaced(_) | Entered::Refused(..) => panic!("there is room"),
         }
     }
 
@@ -118,7 +187,7 @@ impl TestServer {
             self.ran.fetch_add(1, Ordering::Relaxed);
             // The permit first, because a handler returns before its thread is free.
             drop(request);
-            seated = self.seats.leave(key).or_else(|| self.seats.next());
+            seated = self.seats.leave(key, None).or_else(|| self.seats.next());
         }
     }
 

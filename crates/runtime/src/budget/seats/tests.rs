@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Entered, Full, SeatRequest, Seats, VITAL_SEATS};
 use crate::budget::permits::{Permit, PermitWaiter, Permits};
+use crate::budget::refusal::Refusal;
 use crate::execution::key::ExecutionKey;
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -54,7 +55,7 @@ impl TestServer {
         match self.seats.enter(key, request) {
             Entered::Seated(request) => self.seated.lock().push((key, request)),
             Entered::Waiting => return true,
-            Entered::Refused(..) => panic!("there is room"),
+            Entered::Replaced(_) | Entered::Refused(..) => panic!("there is room"),
         }
         false
     }
@@ -70,7 +71,7 @@ impl TestServer {
     fn leave(&self) -> u32 {
         let (key, TestRequest(number, _, permit)) = self.seated.lock().remove(0);
         drop(permit);
-        self.seat_all(self.seats.leave(key));
+        self.seat_all(self.seats.leave(key, None));
         number
     }
 
@@ -121,10 +122,10 @@ fn requests_of_a_route_are_served_in_order_and_routes_in_turns() {
         assert!(matches!(seats.enter(route(key), item), Entered::Waiting));
     }
     let mut served = Vec::new();
-    let mut next = seats.leave(route(0));
+    let mut next = seats.leave(route(0), None);
     while let Some((key, item)) = next {
         served.push(item);
-        next = seats.leave(key);
+        next = seats.leave(key, None);
     }
     assert_eq!(served, [0, 10, 20, 11, 21, 12]);
     assert_eq!(seats.waiting(), 0);
@@ -135,7 +136,7 @@ fn a_request_behind_others_of_its_route_waits_even_if_a_seat_is_free() {
     let seats = Seats::new(1, 100, LONG);
     assert!(matches!(seats.enter(route(1), 1), Entered::Seated(1)));
     assert!(matches!(seats.enter(route(1), 2), Entered::Waiting));
-    let (key, item) = seats.leave(route(1)).unwrap();
+    let (key, item) = seats.leave(route(1), None).unwrap();
     assert_eq!((key, item), (route(1), 2));
     assert!(seats.next().is_none());
 }
@@ -151,8 +152,40 @@ fn a_request_over_the_limit_is_returned_with_the_reason() {
     };
     assert_eq!(
         full,
-        Full { taken: 1, taken_in_all: 1, seats_max: 1, waiting: 2, wait: None, permits: None }
+        Full {
+            taken: 1,
+            taken_in_all: 1,
+            seats_max: 1,
+            waiting: 2,
+            client: None,
+            wait: None,
+            permits: None,
+            lacks_memory: false,
+        }
     );
+}
+
+/// A request that counts how often it was charged, and is allowed to wait once.
+#[derive(Debug)]
+struct ChargedRequest(Arc<AtomicUsize>);
+
+impl SeatRequest for ChargedRequest {
+    fn charge(&mut self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) == 0
+    }
+}
+
+#[test]
+fn only_requests_that_wait_are_charged_and_without_memory_they_are_refused() {
+    let (seats, charged) = (Seats::new(1, 100, LONG), Arc::new(AtomicUsize::new(0)));
+    let enter = || seats.enter(route(1), ChargedRequest(Arc::clone(&charged)));
+    assert!(matches!(enter(), Entered::Seated(_)));
+    assert_eq!(charged.load(Ordering::Relaxed), 0);
+    assert!(matches!(enter(), Entered::Waiting));
+    let Entered::Refused(_, full) = enter() else { panic!("there is no memory for it") };
+    assert_eq!((full.lacks_memory, full.refusal(), full.waiting), (true, Refusal::Memory, 1));
+    assert_eq!((charged.load(Ordering::Relaxed), seats.waiting()), (2, 1));
+    assert!(seats.leave(route(1), None).is_some(), "the one that waits is not lost");
 }
 
 #[test]
@@ -167,20 +200,20 @@ fn requests_that_wait_for_too_long_are_removed() {
     }
     assert_eq!(seats.waiting(), 0);
     assert_eq!(seats.expired(), (vec![], None));
-    assert!(seats.leave(route(1)).is_none());
+    assert!(seats.leave(route(1), None).is_none());
 }
 
 #[test]
 fn a_seat_is_exchanged_if_the_other_route_may_take_one() {
     let seats = Seats::new(2, 100, LONG);
     assert!(matches!(seats.enter(route(1), 1), Entered::Seated(1)));
-    assert!(seats.change(route(1), route(2)));
-    assert!(seats.change(route(2), route(2)), "also for the same route");
+    assert!(seats.change(route(1), route(2), None));
+    assert!(seats.change(route(2), route(2), None), "also for the same route");
     assert_eq!(fill(&seats, route(1)), 1);
-    assert!(!seats.change(route(2), route(1)), "a request of that route waits");
-    seats.force(route(3));
-    assert_eq!(seats.leave(route(2)), None, "three of two seats were taken");
-    assert_eq!(seats.leave(route(3)), Some((route(1), 0)));
+    assert!(!seats.change(route(2), route(1), None), "a request of that route waits");
+    seats.force(route(3), None);
+    assert_eq!(seats.leave(route(2), None), None, "three of two seats were taken");
+    assert_eq!(seats.leave(route(3), None), Some((route(1), 0)));
 }
 
 #[test]
@@ -192,7 +225,7 @@ fn closing_returns_waiting_requests_and_queues_no_more() {
     left.sort_unstable();
     assert_eq!(left, [0, 5]);
     assert!(matches!(seats.enter(route(2), 6), Entered::Refused(6, _)));
-    assert!(seats.leave(route(1)).is_none());
+    assert!(seats.leave(route(1), None).is_none());
     assert!(seats.state.lock().routes.values().all(|route| route.taken == 0));
 }
 
@@ -212,11 +245,13 @@ fn under_load_every_request_is_run_once() {
                     let mut seated = match seats.enter(key, 1) {
                         Entered::Seated(item) => Some((key, item)),
                         Entered::Waiting => None,
-                        Entered::Refused(..) => panic!("there is room for all"),
+                        Entered::Replaced(_) | Entered::Refused(..) => {
+                            panic!("there is room for all")
+                        }
                     };
                     while let Some((key, item)) = seated {
                         ran.fetch_add(item, Ordering::Relaxed);
-                        seated = seats.leave(key);
+                        seated = seats.leave(key, None);
                     }
                 }
             })
@@ -272,11 +307,11 @@ fn a_permit_that_no_seated_request_can_use_is_left_to_others() {
     let (full, other) = (TestServer::new(1, LONG), TestServer::new(10, LONG));
     other.enter(route(1), request(0, &permits));
     assert!(full.enter(route(1), request(1, &permits)));
-    full.seats.force(route(2));
+    full.seats.force(route(2), None);
     assert_eq!(other.leave(), 0);
     assert_eq!((full.seated().len(), permits.available()), (0, 1), "the server has no seat for it");
     assert!(full.seats.is_short());
-    full.seat_all(full.seats.leave(route(2)));
+    full.seat_all(full.seats.leave(route(2), None));
     assert_eq!((full.seated(), permits.available()), (vec![1], 0));
 }
 
@@ -315,8 +350,8 @@ fn a_route_without_permits_may_wait_although_others_held_them_all_for_long() {
 fn vital_requests_have_reserved_seats() {
     let seats = Seats::<u32>::new(1, 100, LONG);
     assert_eq!(fill(&seats, route(1)), 1);
-    assert_eq!((0..100).take_while(|_| seats.enter_vital()).count(), VITAL_SEATS);
-    seats.leave_vital();
-    assert!(seats.enter_vital());
-    assert_eq!(seats.leave(route(1)), Some((route(1), 0)), "the other seats are unchanged");
+    assert_eq!((0..100).take_while(|_| seats.enter_vital(None)).count(), VITAL_SEATS);
+    seats.leave_vital(None);
+    assert!(seats.enter_vital(None));
+    assert_eq!(seats.leave(route(1), None), Some((route(1), 0)), "the other seats are unchanged");
 }

@@ -23,6 +23,8 @@ pub(crate) struct Unsent {
     /// Their share of the memory budget. It is given back when all parts are written. Shared bytes,
     /// such as a file in memory, are not counted, because they are in memory anyway.
     charge: Charge,
+    /// What the guest keeps in memory for the rest of the response. It is charged there.
+    of_guest: usize,
 }
 
 /// The result of writing the output.
@@ -202,9 +204,9 @@ impl Connection {
         if written == offered && is_sent { Ok(Flushed::Paused) } else { self.flush_unsent(buffers) }
     }
 
-    /// Returns whether the kept bytes are not short and the memory budget is used up.
+    /// Returns whether what is kept for the peer is not short and the memory budget is used up.
     fn is_too_much(&self) -> bool {
-        let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes());
+        let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes() + unsent.of_guest);
         let short = if self.guest.is_sent_to() { SHORT_BYTES_PUSHED } else { SHORT_BYTES };
         own > short && self.loop_handle.engine.memory.is_used_up()
     }
@@ -259,10 +261,13 @@ impl Connection {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) {
+        let memory = &self.loop_handle.engine.memory;
+        let of_guest = self.guest.charge_reader(memory);
         let unsent = self.unsent.get_or_insert_with(|| {
             let pace =
                 Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
-            Box::new(Unsent { parts: VecDeque::new(), pace, charge: Charge::default() })
+            let (parts, charge) = (VecDeque::new(), Charge::default());
+            Box::new(Unsent { parts, pace, charge, of_guest })
         });
         let of_head = written.min(buffers.output.len());
         let head = Bytes::copy_from_slice(&buffers.output[of_head..]);
@@ -271,7 +276,8 @@ impl Connection {
         let content = content.slice((written - of_head)..);
         let own = head.len() + if is_own { content.len() } else { 0 } + self.transport.unsent();
         unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
-        unsent.charge.add(&self.loop_handle.engine.memory, own);
+        unsent.charge.add(memory, own);
+        unsent.of_guest = of_guest;
     }
 
     fn flush_unsent(&mut self, buffers: &mut Buffers) -> io::Result<Flushed> {

@@ -1,14 +1,14 @@
 //! Accepting new connections: up to the maximum, spread over the loops.
 
 use std::io;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::Token;
 
-use super::{EventLoop, FIRST_LISTENER, Message};
+use super::{EventLoop, FIRST_LISTENER, Message, Readiness, Turn};
 use crate::budget::refusal::Refusal;
-use crate::engine::connection::Connection;
 use crate::engine::listener::{Accepted, Listener, is_connection_error, is_out_of_descriptors};
 use crate::transport::Peer;
 
@@ -32,8 +32,9 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Accepts one connection for this loop. Connections beyond its share go to other loops.
-    pub(super) fn accept(&mut self, now: Instant) -> Option<Box<Connection>> {
+    /// Accepts one connection for this loop, or chooses one to close for it. Connections beyond its
+    /// share go to other loops.
+    pub(super) fn accept(&mut self, now: Instant) -> Option<Turn> {
         if self.accept_again_at.is_some_and(|at| now < at) {
             return None;
         }
@@ -42,15 +43,20 @@ impl EventLoop {
             // waiting, and no connection is closed without need.
             let accepted = match self.waiting.take() {
                 Some(accepted) => accepted,
-                None => self.next_accepted(now)?,
+                None => match self.next_accepted(now) {
+                    Continue(accepted) => accepted,
+                    Break(turn) => return turn,
+                },
             };
-            if !self.has_room(now) {
+            if let Break(turn) = self.find_room(now) {
                 self.waiting = Some(accepted);
-                return None;
+                return turn;
             }
+            // Counted before another loop has it: otherwise a burst would all find room.
+            self.handle.engine.counters.connections.increment();
             let Some(accepted) = self.pass_to_lighter(accepted) else { continue };
             self.handle.count_connection();
-            return Some(self.adopt(accepted, now));
+            return Some(Turn::Serve(self.adopt(accepted, now), Readiness::Io));
         }
     }
 
@@ -61,18 +67,19 @@ impl EventLoop {
         self.accepts_in_row > 1 && self.listeners.iter().any(|accepting| accepting.is_ready)
     }
 
-    /// Accepts one connection, from any listener that has one.
-    fn next_accepted(&mut self, now: Instant) -> Option<Accepted> {
+    /// Accepts one connection, from any listener that has one. Breaks with the turn that comes
+    /// first, if any, if there is none.
+    fn next_accepted(&mut self, now: Instant) -> ControlFlow<Option<Turn>, Accepted> {
         while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
             if self.accepts_in_row >= ACCEPTS_MAX {
-                return None;
+                break;
             }
             self.accepts_in_row += 1;
             match self.accept_from(index) {
                 Ok(mut accepted) => {
                     self.handle.engine.counters.accepted.increment();
                     if self.has_place(&mut accepted) {
-                        return Some(accepted);
+                        return Continue(accepted);
                     }
                     // Closed at once: a response would have to wait for the request.
                 }
@@ -85,14 +92,16 @@ impl EventLoop {
                 Err(error) if is_connection_error(&error) => {}
                 Err(error) => {
                     self.handle.engine.counters.accept_errors.increment();
-                    if !(is_out_of_descriptors(&error) && self.make_room(now)) {
-                        self.pause_accepting(&error, now);
-                        return None;
+                    let is_full = is_out_of_descriptors(&error);
+                    if let Some(shed) = is_full.then(|| self.make_room(now)).flatten() {
+                        return Break(Some(Turn::Shed(shed)));
                     }
+                    self.pause_accepting(&error, now);
+                    break;
                 }
             }
         }
-        None
+        Break(None)
     }
 
     /// Stops accepting for a while. The poller does not report the backlog again, so it is tried
@@ -108,31 +117,44 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether there may be one more connection. At the maximum, it closes a connection
-    /// that has no request. If this loop has none, it asks another loop to close one and stops
-    /// accepting meanwhile.
-    fn has_room(&mut self, now: Instant) -> bool {
+    /// Takes the connections that were passed to this loop, which has ended, off the count.
+    pub(super) fn forget_adopted(&self) {
+        let connections = &self.handle.engine.counters.connections;
+        let adopted = self.inbox.try_iter().filter(|message| matches!(message, Message::Adopt(_)));
+        adopted.for_each(|_| connections.decrement());
+    }
+
+    /// Continues if there may be one more connection. At the maximum of connections, or of
+    /// connections and what they hold, it breaks with the connection to close. If this loop has
+    /// none, it asks another loop to close one and stops accepting meanwhile.
+    fn find_room(&mut self, now: Instant) -> ControlFlow<Option<Turn>> {
         let engine = &self.handle.engine;
         let connections_max = engine.connections_max;
-        if engine.counters.connections.get() < connections_max as u64 || self.make_room(now) {
-            return true;
+        let connections = engine.counters.connections.get();
+        if connections < connections_max as u64 && engine.descriptors.have_room(connections) {
+            return Continue(());
+        }
+        if let Some(shed) = self.make_room(now) {
+            return Break(Some(Turn::Shed(shed)));
         }
         self.accept_again_at = Some(now + ACCEPT_PAUSE);
         self.ask_for_room();
         if let Some(left_out) = self.handle.engine.full_log.admit() {
             tracing::warn!(
                 connections_max,
+                connections,
+                held_descriptors = self.handle.engine.descriptors.held(),
                 left_out,
-                "the maximum of connections is reached: new ones wait"
+                "the maximum of connections or descriptors is reached: new ones wait"
             );
         }
-        false
+        Break(None)
     }
 
-    /// Asks another loop to close a connection that has no request. Repeated calls ask one loop
+    /// Asks another loop to close a connection. Repeated calls ask one loop
     /// after another until one succeeds.
     #[cold]
-    fn ask_for_room(&mut self) {
+    pub(super) fn ask_for_room(&mut self) {
         if let Some(other) = self.handle.engine.fuller_loop(&self.handle, self.failed_room_requests)
         {
             other.send(Message::MakeRoom(Arc::clone(&self.handle)));
@@ -156,13 +178,11 @@ impl EventLoop {
     /// expected, because the client is not known yet.
     fn has_place(&self, accepted: &mut Accepted) -> bool {
         let engine = &self.handle.engine;
-        let (Some(clients), Peer::Tcp(address)) = (&engine.clients, accepted.peer) else {
-            return true;
-        };
+        let Peer::Tcp(address) = accepted.peer else { return true };
         if accepted.entry.expects_proxy_header {
             return true;
         }
-        let Ok(place) = clients.admit(address.ip()) else {
+        let Ok(place) = engine.admit(address.ip()) else {
             engine.refusals.note(Refusal::ClientConnections, accepted.peer);
             return false;
         };

@@ -17,7 +17,7 @@ use crate::engine::exchange::Call;
 use crate::engine::handover::Resumed;
 use crate::engine::listener::Accepted;
 use crate::engine::task::Task;
-use crate::execution::key::RouteId;
+use crate::execution::key::{Route, RouteId};
 use crate::execution::probe;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
@@ -40,10 +40,14 @@ pub(crate) enum Message {
     WatchClient(usize, Arc<Latch>),
     /// A request has waited too long for a thread.
     Late(Box<Call>),
+    /// A response that has begun has waited for a thread for long.
+    StillWaiting(Box<Connection>, Route),
     /// A connection that another loop accepted beyond its share.
     Adopt(Accepted),
-    /// A loop has accepted a connection at the maximum, and asks this loop to close an idle one.
+    /// A loop has accepted a connection at the maximum, and asks this loop to close another one.
     MakeRoom(Arc<LoopHandle>),
+    /// Descriptors are scarce, and an idle connection must be closed.
+    Shed,
     /// Another thread asks for further handles of the listeners.
     #[cfg(unix)]
     CloneListeners(Sender<std::os::fd::OwnedFd>),
@@ -53,7 +57,7 @@ pub(crate) enum Message {
     /// Another thread checks whether the loop responds.
     #[cfg(unix)]
     Ping(Sender<()>),
-    /// Another loop has closed an idle connection.
+    /// Another loop has closed a connection.
     RoomMade,
 }
 

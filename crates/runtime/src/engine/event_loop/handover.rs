@@ -36,6 +36,7 @@ impl EventLoop {
     #[cold]
     pub(super) fn resume(&mut self, resumed: Resumed, now: Instant) -> Turn {
         let Resumed { accepted, leftover, head_ends_in } = resumed;
+        self.handle.engine.counters.connections.increment();
         let mut connection = self.adopt(accepted, now);
         connection.guest.resume(head_ends_in.is_some());
         if let Some(remaining) = head_ends_in {

@@ -1,4 +1,5 @@
-//! Expiring connections that hold memory and make too little progress, while memory is short.
+//! Expiring connections that hold memory, or disk space for their contents, and make too little
+//! progress, while there is little of it left.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,11 @@ const PRESSURE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const PRESSED_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// Expires the connections whose deadline under memory pressure has passed. Returns the time
-    /// until the next check, if memory is short.
+    /// Expires the connections whose deadline under pressure has passed. Returns the time until the
+    /// next check, if memory or disk space is short.
+    ///
+    /// No loop sleeps through the beginning of a shortage of disk space: the thread that reserves
+    /// it returns its connection to a loop, which comes here and wakes the others.
     pub(super) fn expire_under_pressure(&mut self, now: Instant) -> Option<Duration> {
         if !self.handle.engine.memory.is_pressed() {
             return None;
@@ -27,13 +31,22 @@ impl EventLoop {
         let is_new = self.pressure_check_at.is_none_or(|at| now > at + PRESSURE_CHECK_INTERVAL);
         self.pressure_check_at = Some(now + PRESSURE_CHECK_INTERVAL);
         if is_new {
-            // The connections of sleeping loops hold memory as well, and nothing else tells these
-            // loops that memory has become short.
+            // The connections of sleeping loops hold as much, and nothing else tells these loops
+            // that it has become short.
             self.handle.engine.wake_loops();
         }
         let head_timeout = self.handle.engine.config.head_timeout;
+        let memory = &self.handle.engine.memory;
+        let (is_memory_short, is_disk_short) = (memory.is_short(), memory.is_disk_short());
         let is_late = |connection: &Connection| {
-            connection.pressed_deadline(head_timeout).is_some_and(|deadline| deadline <= now)
+            let deadline = if is_memory_short {
+                connection.pressed_deadline(head_timeout)
+            } else if is_disk_short && connection.guest.has_file() {
+                connection.guest.pressed_deadline()
+            } else {
+                None
+            };
+            deadline.is_some_and(|deadline| deadline <= now)
         };
         let late: Vec<_> = self
             .slab
@@ -64,7 +77,7 @@ impl Connection {
                 let begun_at = self.deadline.checked_sub(head_timeout)?;
                 Some(begun_at + PRESSED_HEAD_TIMEOUT)
             }
-            Waiting::Other => self.guest.pressed_deadline(),
+            _ => self.guest.pressed_deadline(),
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::engine::connection::slab::{Missed, Slab};
 use crate::engine::exchange::{AnswerTo, Call};
 use crate::engine::listener::Accepted;
 use crate::engine::seat::start_waiting;
+use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::policy::{OnLoop, Others};
 use crate::execution::sleep::FOR_EVER;
@@ -39,6 +40,7 @@ use accept::Accepting;
 pub(crate) use handle::{LoopHandle, Message};
 use ready::{Ready, ReadyQueue};
 use shed::Candidates;
+pub(crate) use shed::Shed;
 use traffic::Traffic;
 use watched_clients::WatchedClients;
 
@@ -125,6 +127,10 @@ pub(crate) enum Turn {
     Serve(Box<Connection>, Readiness),
     /// Refuse this request, which has waited too long for a thread.
     Refuse(Box<Call>),
+    /// Close this connection to make room for a new one.
+    Shed(Box<Shed>),
+    /// Check whether the client of this response, which waits for a thread, is still there.
+    WaitOn(Box<Connection>, Route),
     /// Nothing was ready: ask again.
     Again,
     /// The loop has ended.
@@ -185,8 +191,8 @@ impl EventLoop {
 
     #[inline(never)]
     fn next_arrival(&mut self, clock: &mut Clock) -> Turn {
-        if let Some(connection) = self.accept(clock.now()) {
-            return Turn::Serve(connection, Readiness::Io);
+        if let Some(turn) = self.accept(clock.now()) {
+            return turn;
         }
         while let Ok(message) = self.inbox.try_recv() {
             if let Some(turn) = self.receive(message, clock.now()) {
@@ -271,10 +277,8 @@ impl EventLoop {
     }
 
     fn adopt(&mut self, accepted: Accepted, now: Instant) -> Box<Connection> {
-        let engine = &self.handle.engine;
-        engine.counters.connections.increment();
         let token = self.slab.reserve();
-        let deadline = now + accepted.entry.timeout(&engine.config);
+        let deadline = now + accepted.entry.timeout(&self.handle.engine.config);
         Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))
     }
 
@@ -319,12 +323,16 @@ impl EventLoop {
                 }
                 Some(Turn::Refuse(call))
             }
-            Message::MakeRoom(asker) => {
-                if self.make_room(now) {
-                    asker.send(Message::RoomMade);
-                }
-                None
+            Message::StillWaiting(mut connection, route) => {
+                self.apply_missed(&mut connection);
+                Some(Turn::WaitOn(connection, route))
             }
+            Message::MakeRoom(asker) => {
+                let mut shed = self.make_room(now)?;
+                shed.asker = Some(asker);
+                Some(Turn::Shed(shed))
+            }
+            Message::Shed => self.find_descriptor(now),
             #[cfg(unix)]
             Message::CloneListeners(sender) => {
                 self.clone_listeners(&sender);
@@ -415,10 +423,7 @@ impl EventLoop {
             // The request that is first now may need less than the one before it.
             start_waiting(&self.handle.engine, self.handle.engine.seats.next());
         }
-        for call in late {
-            let loop_handle = Arc::clone(call.loop_handle());
-            loop_handle.send(Message::Late(call));
-        }
+        late.into_iter().for_each(Work::return_late);
         next
     }
 
@@ -474,6 +479,7 @@ impl EventLoop {
 impl Drop for EventLoop {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.handle.engine);
+        self.forget_adopted();
         engine.counters.requests.add(self.requests);
         engine.counters.count_moved(self.handle.moved.take());
         engine.loop_ended();

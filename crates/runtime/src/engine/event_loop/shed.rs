@@ -1,17 +1,28 @@
-//! Closing connections that have no request, to make room for new ones. The longest idle comes
-//! first.
+//! Choosing connections to close, to make room for new ones, or for descriptors that others need:
+//! those with which the least is lost, and the longest waiting of them first.
 //!
-//! This costs nothing per request. An idle connection's deadline tells since when it is idle, so
-//! one scan of the slab finds the longest idle. A scan selects many candidates, and one is closed
-//! for each new connection, so the cost of the scan is amortized over them.
+//! This costs nothing per request. What a connection waits for and its deadlines tell since when
+//! it waits, so one scan of the slab finds the longest waiting. A scan selects many candidates, and
+//! one is closed for each new connection, so the cost of the scan is amortized over them.
+//!
+//! The worker closes them, because the program's code may have to run for that. Meanwhile the new
+//! connection stays in `waiting`, and accepting is not paused: the loop's next turn either finds
+//! the freed place or chooses another connection. For another loop, the worker sends the answer
+//! when the place is free, or the question to its own loop again. If that is lost, the other loop
+//! tries again after its pause.
 
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::EventLoop;
 use super::accept::ACCEPT_PAUSE;
+use super::{EventLoop, LoopHandle, Turn};
+use crate::config::ServerConfig;
+use crate::engine::Engine;
 use crate::engine::connection::Connection;
-use crate::protocol::Waiting;
+use crate::engine::connection::slab::Missed;
+use crate::protocol::{Guest, Waiting};
 
 /// Minimum idle time before a connection is closed. A client that sends one request after the other
 /// is quicker, and would lose its next request.
@@ -21,108 +32,207 @@ const IDLE_MIN: Duration = Duration::from_millis(100);
 /// within a few round trips.
 const UNFINISHED_MIN: Duration = Duration::from_secs(1);
 
+/// Minimum time after the last output before a connection is closed whose peer has not closed it.
+/// The last bytes of a response normally arrive within a few round trips.
+const LINGER_MIN: Duration = Duration::from_secs(1);
+
+/// A client loses silent streams if it has more than one in this many of all connections.
+const CLIENT_SHARE: usize = 4;
+
 /// A scan selects one in `CANDIDATES_SHARE` connections, and at least `CANDIDATES_MIN`.
 const CANDIDATES_SHARE: usize = 32;
 const CANDIDATES_MIN: usize = 8;
+
+/// How long the candidates of a scan are used. Others with which less is lost may have come since.
+const CANDIDATES_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Connections that may be closed, as selected by the last scan.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     queue: VecDeque<Candidate>,
+    scanned_at: Option<Instant>,
     /// The earliest time of the next scan, after one that found few.
     scan_again_at: Option<Instant>,
 }
 
-/// A connection and its deadline when it was selected. If the deadline has moved, the connection
-/// was used since.
+/// A connection and its state when it was selected. If it waits since another time, it was used
+/// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
+    rank: Rank,
+    /// The number of its client's connections, if that matters.
+    of_client: Reverse<usize>,
     since: Instant,
-    deadline: Instant,
     token: usize,
 }
 
+/// What is lost if a connection is closed, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It is idle between two requests. Nothing is lost.
+    Idle,
+    /// Its head is incomplete. No request was accepted.
+    Head,
+    /// All is sent, and should have arrived.
+    Lingering,
+    /// Its peer sends a content or takes a response more slowly than peers may while a resource is
+    /// scarce.
+    Slow,
+    /// A silent stream of a client that has more than its share.
+    Stream,
+}
+
+/// A connection that is to be closed to make room for a new one.
+#[derive(Debug)]
+pub(crate) struct Shed {
+    pub(crate) connection: Box<Connection>,
+    /// Whether it is closed only if it is still slow when it was served once more: its peer may
+    /// have sent or taken something since.
+    pub(crate) only_if_slow: bool,
+    /// The loop that asked for it, if it was not its own.
+    pub(crate) asker: Option<Arc<LoopHandle>>,
+}
+
 impl EventLoop {
-    /// Closes the connection of this loop that has been idle for the longest time. If none is idle,
-    /// closes the one whose head has been incomplete for the longest time. Returns whether a
-    /// connection was closed.
-    pub(super) fn make_room(&mut self, now: Instant) -> bool {
-        if self.shed_candidate() {
-            return true;
+    /// Takes a connection of this loop out of the slab that is to be closed for a new one.
+    pub(super) fn make_room(&mut self, now: Instant) -> Option<Box<Shed>> {
+        self.room_of(now, Rank::Stream)
+    }
+
+    /// Chooses a connection to close for a descriptor that another thread needs, or asks another
+    /// loop to.
+    pub(super) fn find_descriptor(&mut self, now: Instant) -> Option<Turn> {
+        let shed = self.make_room(now);
+        if shed.is_none() {
+            self.ask_for_room();
+        }
+        shed.map(Turn::Shed)
+    }
+
+    /// As [`make_room`](Self::make_room), of the idle connections only. Closing one needs no code
+    /// of the program.
+    pub(crate) fn make_idle_room(&mut self, now: Instant) -> Option<Box<Shed>> {
+        self.room_of(now, Rank::Idle)
+    }
+
+    fn room_of(&mut self, now: Instant, last: Rank) -> Option<Box<Shed>> {
+        let is_old = |at| now > at + CANDIDATES_AGE_MAX;
+        if !self.candidates.scanned_at.is_some_and(is_old) {
+            if let Some(shed) = self.next_candidate(now, last) {
+                return Some(shed);
+            }
+            if !self.candidates.queue.is_empty() {
+                // They are sorted: all that are left are of a higher rank.
+                return None;
+            }
         }
         if self.candidates.scan_again_at.is_some_and(|at| now < at) {
-            return false;
+            return None;
         }
         self.scan(now);
-        self.shed_candidate()
+        self.next_candidate(now, last)
     }
 
-    /// Closes the first candidate that was not used since it was selected.
-    fn shed_candidate(&mut self) -> bool {
-        while let Some(Candidate { deadline, token, .. }) = self.candidates.queue.pop_front() {
+    /// Takes the first candidate that was not used since it was selected, up to this rank.
+    fn next_candidate(&mut self, now: Instant, last: Rank) -> Option<Box<Shed>> {
+        while let Some(&Candidate { rank, since, token, .. }) = self.candidates.queue.front() {
+            if rank > last {
+                return None;
+            }
+            self.candidates.queue.pop_front();
+            let engine = &self.handle.engine;
             let Some(connection) = self.slab.parked_mut(token) else { continue };
-            let has_moved = connection.deadline != deadline
-                || connection.waits_for() == Waiting::Other
-                // It has sent a request that the poller has not reported yet.
-                || connection.transport.has_unread();
-            if has_moved {
+            // The worker looks at a slow one again.
+            let is_unused = |(now, at)| now == rank && (at == since || rank == Rank::Slow);
+            if !connection.rank(&engine.config, now).is_some_and(is_unused)
+                || connection.has_unread_request(rank)
+                || rank == Rank::Stream && connection.beyond_share(engine).is_none()
+            {
                 continue;
             }
-            drop(self.slab.take(token, super::Missed::Nothing));
-            self.release(token);
-            let engine = &self.handle.engine;
-            engine.counters.connections_shed.increment();
-            if let Some(left_out) = engine.shed_log.admit() {
-                tracing::warn!(
-                    connections_max = engine.connections_max,
-                    left_out,
-                    "a connection without a request is closed to make room for a new one"
-                );
-            }
-            return true;
+            let connection = self.slab.take(token, Missed::Nothing)?;
+            let only_if_slow = rank == Rank::Slow;
+            return Some(Box::new(Shed { connection, only_if_slow, asker: None }));
         }
-        false
+        None
     }
 
-    /// Selects the connections that have been idle for the longest time. If none is idle, selects
-    /// the ones with the oldest incomplete heads.
+    /// Selects the connections with which the least is lost, the longest waiting first.
     fn scan(&mut self, now: Instant) {
-        let config = &self.handle.engine.config;
-        let (mut idle, mut unfinished) = (Vec::new(), Vec::new());
-        for (token, connection) in self.slab.parked() {
-            let (named, timeout, time_min) = match connection.waits_for() {
-                Waiting::Idle => (&mut idle, config.keep_alive_timeout, IDLE_MIN),
-                Waiting::Head => (&mut unfinished, config.head_timeout, UNFINISHED_MIN),
-                Waiting::Other => continue,
-            };
-            let deadline = connection.deadline;
-            let since = deadline.checked_sub(timeout).unwrap_or(now);
-            if now.saturating_duration_since(since) >= time_min {
-                named.push(Candidate { since, deadline, token });
-            }
-        }
+        let engine = &self.handle.engine;
         let wanted = (self.slab.len() / CANDIDATES_SHARE).max(CANDIDATES_MIN);
-        let named = if idle.is_empty() { unfinished } else { idle };
-        let has_found_few = named.len() < wanted;
-        let mut first = BinaryHeap::new();
-        for candidate in named {
-            first.push(candidate);
-            if first.len() > wanted {
+        let mut first = BinaryHeap::with_capacity(wanted + 1);
+        for (token, connection) in self.slab.parked() {
+            let Some((rank, since)) = connection.rank(&engine.config, now) else { continue };
+            let is_full = first.len() == wanted;
+            if is_full && first.peek().is_some_and(|last: &Candidate| last.rank < rank) {
+                continue;
+            }
+            let mut of_client = Reverse(0);
+            if rank == Rank::Stream {
+                let Some(connections) = connection.beyond_share(engine) else { continue };
+                of_client = Reverse(connections);
+            }
+            first.push(Candidate { rank, of_client, since, token });
+            if is_full {
                 first.pop();
             }
         }
+        let has_found_few = first.len() < wanted;
         self.candidates.queue = first.into_sorted_vec().into();
+        self.candidates.scanned_at = Some(now);
         self.candidates.scan_again_at = has_found_few.then(|| now + ACCEPT_PAUSE);
     }
 }
 
 impl Connection {
-    /// Returns what a parked connection waits for.
-    fn waits_for(&self) -> Waiting {
-        if self.is_writing() {
-            Waiting::Other
-        } else {
-            self.guest.waits_for(!self.leftover.is_empty())
+    /// Returns what would be lost with this parked connection, and since when it waits. Returns
+    /// `None` if it must not be closed.
+    fn rank(&self, config: &ServerConfig, now: Instant) -> Option<(Rank, Instant)> {
+        if self.guest.awaits_answers() {
+            return None;
         }
+        let began = |timeout| self.deadline.checked_sub(timeout).unwrap_or(now);
+        let (rank, since, time_min) = match self.waits_for() {
+            Waiting::Idle => (Rank::Idle, began(config.keep_alive_timeout), IDLE_MIN),
+            Waiting::Head => (Rank::Head, began(config.head_timeout), UNFINISHED_MIN),
+            Waiting::Lingering => (Rank::Lingering, began(config.linger_timeout), LINGER_MIN),
+            Waiting::Content { until } => (Rank::Slow, until, Duration::ZERO),
+            Waiting::Stream { since } => (Rank::Stream, since, IDLE_MIN),
+            Waiting::Other => return None,
+        };
+        (since + time_min <= now).then_some((rank, since))
+    }
+
+    /// Returns what the connection waits for.
+    fn waits_for(&self) -> Waiting {
+        match &self.unsent {
+            // A peer that does not take its response is as slow as one that does not send.
+            Some(unsent) => Waiting::Content { until: unsent.pressed_deadline() },
+            None => self.guest.waits_for(!self.leftover.is_empty()),
+        }
+    }
+
+    /// Returns whether the peer has sent a request that the poller has not reported yet.
+    fn has_unread_request(&self, rank: Rank) -> bool {
+        match rank {
+            Rank::Idle | Rank::Head => self.transport.has_unread(),
+            // What follows the request of a pushed response waits for its end.
+            Rank::Stream => matches!(self.guest, Guest::Raw(_)) && self.transport.has_unread(),
+            // What a lingering peer sends is discarded. A slow one is served once more.
+            Rank::Lingering | Rank::Slow => false,
+        }
+    }
+
+    /// Returns how many connections its client has, if these are more than its share.
+    fn beyond_share(&self, engine: &Engine) -> Option<usize> {
+        let connections = self.place.as_ref()?.connections();
+        let share = (engine.connections_max / CLIENT_SHARE).max(1);
+        (connections > share).then_some(connections)
+    }
+
+    /// Returns whether the peer is slower than peers may be while a resource is scarce.
+    pub(crate) fn is_slow(&self, config: &ServerConfig, now: Instant) -> bool {
+        self.rank(config, now).is_some_and(|(rank, _)| rank == Rank::Slow)
     }
 }

@@ -16,6 +16,7 @@ use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
 use crate::engine::exchange::{Call, ReplyTo};
 use crate::engine::seat::Seat;
+use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::RouteSource;
 use crate::protocol::http::{ContentPlan, Http, Responded};
@@ -84,10 +85,15 @@ impl Worker<'_> {
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, response, route);
         }
-        if let Some(http) = connection.guest.as_http_mut() {
+        let Connection { guest, place, .. } = &mut *connection;
+        if let Some(http) = guest.as_http_mut() {
             let config = &self.engine.config;
             let is_crowded = self.engine.streams.are_crowded();
             let content_plan = ContentPlan::of(&plan, config, is_crowded, &self.engine.memory);
+            #[cfg(feature = "spool")]
+            let content_plan = content_plan.on_disk(&self.engine.spool.space, place.as_ref());
+            #[cfg(not(feature = "spool"))]
+            let _ = place;
             http.begin_content(request, route, &content_plan, self.buffers, config);
         }
         Continue(connection)
@@ -154,7 +160,7 @@ impl Worker<'_> {
                 let called = request.as_ref().map(|request| request as _);
                 !is_streamed && self.engine.routes.runs_here(route, called, || event_loop.others())
             }
-            None => self.has_seat_for(route),
+            None => self.has_seat_for(route, &reply_to.connection),
         };
         if !runs_here {
             return self.dispatch(take(request), reply_to);
@@ -240,12 +246,13 @@ impl Worker<'_> {
     /// come first: otherwise clients that keep their connections open would keep their threads as
     /// well.
     #[inline(never)]
-    fn has_seat_for(&mut self, route: Route) -> bool {
+    fn has_seat_for(&mut self, route: Route, connection: &Connection) -> bool {
         match &mut self.seat {
             Some(_) if self.engine.seats.is_short() => false,
             Some(seat) => seat.change(route),
             None => {
-                self.seat = Some(Seat::force(&self.engine, route.key));
+                let client = connection.place.as_ref();
+                self.seat = Some(Seat::force(&self.engine, route.key, client));
                 true
             }
         }
@@ -265,7 +272,14 @@ impl Worker<'_> {
     }
 
     #[inline(never)]
-    fn call_here_rare(&mut self, request: &mut Option<Request>, reply_to: ReplyTo) -> Flow {
+    fn call_here_rare(&mut self, request: &mut Option<Request>, mut reply_to: ReplyTo) -> Flow {
+        if let (true, Some(streamed)) = (reply_to.stream.is_some(), request.as_mut()) {
+            match self.open_stream(streamed, &mut reply_to.connection) {
+                Ok(true) => {}
+                Ok(false) => return self.refuse_open(take(request), reply_to),
+                Err(error) => return Break(self.give_up(reply_to.connection, error)),
+            }
+        }
         self.call_here(request, reply_to)
     }
 
@@ -322,9 +336,12 @@ impl Worker<'_> {
         if !matches!(self.flush_output(connection), Ok(Flushed::All)) {
             return;
         }
+        let held = self.hold_descriptor(connection);
+        // Hints are of use only to a client that has to wait, so they may be left out.
+        let Some(held) = held else { return };
         connection.transport.share();
         if let Ok(transport) = connection.transport.second_handle() {
-            interim.open(transport);
+            interim.open(transport, held);
         }
     }
 
@@ -379,8 +396,9 @@ impl Worker<'_> {
     /// Refuses a request that waited, then continues with its connection.
     #[cold]
     pub(crate) fn refuse_waiting(&mut self, call: Call) -> Outcome {
-        let call = Box::new(call);
-        let full = self.engine.seats.why(call.route().key, &call);
+        let work = Work::Call(Box::new(call));
+        let full = self.engine.seats.why(work.key(), &work);
+        let Work::Call(call) = work else { return Outcome::Moved };
         let flow = self.refuse_full(*call, &full);
         self.go_on(flow)
     }
@@ -408,8 +426,8 @@ impl Worker<'_> {
 
     /// As [`respond`](Self::respond), for the rare ways.
     pub(super) fn respond_rare(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
-        if let ResponseBody::Pushed(_) = response.body() {
-            return self.respond_pushed(reply_to, response);
+        if !response.body().is_here() {
+            return self.respond_later(reply_to, response);
         }
         self.respond_any_rare(reply_to, response)
     }
@@ -423,10 +441,20 @@ impl Worker<'_> {
     /// Encodes a response and begins to send it.
     #[inline(always)]
     fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+        if !response.body().is_here() {
+            return self.respond_later(reply_to, response);
+        }
+        self.respond_any(reply_to, response)
+    }
+
+    /// Begins a response whose body is still to come.
+    #[cold]
+    #[inline(never)]
+    fn respond_later(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         if let ResponseBody::Pushed(_) = response.body() {
             return self.respond_pushed(reply_to, response);
         }
-        self.respond_any(reply_to, response)
+        self.respond_from_reader(reply_to, response)
     }
 
     #[inline(always)]

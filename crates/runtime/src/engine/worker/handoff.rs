@@ -4,20 +4,22 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::refuse::RETRY_AFTER;
+use super::refuse::CLIENT_THREADS;
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
-use crate::budget::seats::{Entered, Full};
+use crate::budget::seats::{Entered, Full, SeatRequest};
 use crate::engine::Backend;
 use crate::engine::connection::Connection;
 use crate::engine::exchange::{AnswerTo, Call, ReplyTo};
 use crate::engine::incoming::IncomingRequest;
+use crate::engine::pull_queue::NotSent;
 use crate::engine::seat::Seat;
 use crate::engine::task::Task;
+use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route, RouteId};
 use crate::protocol::{Guest, Successor};
 use crate::service::blocking_stream::BlockingStream;
-use crate::service::refused::Refused;
+use crate::service::refused::{RETRY_AFTER, Refused};
 use crate::service::request::Request;
 use crate::service::tcp::Closed;
 
@@ -41,60 +43,88 @@ impl Worker<'_> {
         self.engine.counters.dispatched.increment();
         let started = self.clocks.is_due().then(Instant::now);
         let route = call.route();
-        let entered = if route.is_vital { self.enter_vital(call) } else { self.enter(call) };
+        let work = Work::Call(call);
+        let entered = if route.is_vital { self.enter_vital(work) } else { self.enter(work) };
         if let Some(started) = started {
             self.engine.routes.note_dispatch(started.elapsed());
             if let Some((in_line, elapsed)) = self.clocks.in_line(started) {
                 self.engine.pool.note_in_line(in_line, elapsed);
             }
         }
-        entered.map_err(|(call, full)| {
-            let full = full.unwrap_or_else(|| self.engine.seats.why(route.key, &call));
+        entered.map_err(|(work, full)| {
+            let full = full.unwrap_or_else(|| self.engine.seats.why(route.key, &work));
+            let Work::Call(call) = work else {
+                unreachable!("the seats and the pool give back what they were given")
+            };
             (call, full)
         })
     }
 
-    /// Has a request run by a pool thread as soon as a seat is free, and a permit if it needs one.
+    /// Has work done by a pool thread as soon as a seat is free, and a permit if it needs one.
     #[inline]
-    fn enter(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
-        let key = call.route().key;
-        match self.engine.seats.enter(key, call) {
-            Entered::Seated(call) => {
-                Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None))
+    fn enter(&self, work: Work) -> Result<(), (Work, Option<Full>)> {
+        match self.engine.seats.enter(work.key(), work) {
+            Entered::Seated(work) => {
+                Seat::taken(&self.engine, &work).run(work).map_err(|work| (work, None))
             }
             Entered::Waiting => Ok(()),
-            Entered::Refused(call, full) => Err((call, Some(full))),
+            Entered::Replaced(other) => {
+                other.return_late();
+                Ok(())
+            }
+            Entered::Refused(work, full) => Err((work, Some(full))),
         }
     }
 
     /// Has a vital request run by one of the threads that are reserved for these, unless it needs a
     /// permit.
     #[cold]
-    fn enter_vital(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
-        if call.request.permits().is_some() {
-            return self.enter(call);
+    fn enter_vital(&self, work: Work) -> Result<(), (Work, Option<Full>)> {
+        if work.permits().is_some() {
+            return self.enter(work);
         }
-        match Seat::try_take_vital(&self.engine) {
-            Some(seat) => seat.run(call).or_else(|call| self.enter(call)),
-            None => self.enter(call),
+        match Seat::try_take_vital(&self.engine, work.client()) {
+            Some(seat) => seat.run(work).or_else(|work| self.enter(work)),
+            None => self.enter(work),
         }
     }
 
     /// Gives a request to the program.
     #[inline(never)]
-    pub(super) fn enqueue(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
-        let reply_to = self.prepare_handoff(reply_to)?;
+    pub(super) fn enqueue(&mut self, mut request: Request, reply_to: ReplyTo) -> Flow {
+        let mut reply_to = self.prepare_handoff(reply_to)?;
         let engine = Arc::clone(&self.engine);
         let Backend::Program(queue) = &engine.backend else {
             return Continue(reply_to.connection);
         };
+        if reply_to.stream.is_some() {
+            // The program may read at once.
+            match self.open_stream(&mut request, &mut reply_to.connection) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let connection = self.load(reply_to.connection);
+                    return self.refuse_open(request, ReplyTo { connection, ..reply_to });
+                }
+                Err(error) => return Break(self.give_up(reply_to.connection, error)),
+            }
+        }
         match queue.send(IncomingRequest::new(request, reply_to)) {
             Ok(()) => Break(Outcome::Moved),
-            Err(refused) => {
-                let (request, reply_to) = refused.into_message().into_parts();
+            Err(NotSent { message, wait }) => {
+                let (request, reply_to) = message.into_parts();
                 drop(request);
-                self.engine.refusals.note(Refusal::Overloaded, reply_to.connection.peer);
-                let mut response = Refused::new(Refusal::Overloaded, RETRY_AFTER, &"").empty();
+                let peer = reply_to.connection.peer;
+                let because = || {
+                    let (waiting, max) = (queue.len(), queue.capacity());
+                    format!(
+                        "{waiting} requests wait for the program to pull them from `Incoming`: one \
+                         more would wait for longer than `ServerConfig::queue_timeout`, or there \
+                         would be more than {max}"
+                    )
+                };
+                self.engine.refusals.note_because(Refusal::Overloaded, peer, because);
+                let seconds = wait.map_or(RETRY_AFTER, |wait| wait.as_secs().saturating_add(1));
+                let mut response = Refused::new(Refusal::Overloaded, seconds, &"").empty();
                 self.answer_overloaded(reply_to, &mut response)
             }
         }
@@ -102,21 +132,38 @@ impl Worker<'_> {
 
     /// Has a pool thread continue with a connection whose next step may block.
     pub(super) fn resume_on_pool(&mut self, connection: Box<Connection>, route: Route) -> Flow {
-        let connection = self.flush_and_unload(connection)?;
-        // A response that has begun must be finished, so no limit applies.
-        let seat = Seat::force(&self.engine, route.key);
-        match self.engine.pool.submit(Task::Resume(connection, seat)) {
+        let mut connection = self.flush_and_unload(connection)?;
+        // It may wait for a thread for long, and its client may leave meanwhile.
+        let watched = connection.watch_end();
+        let connection = self.check(connection, watched)?;
+        match self.enter(Work::Resume(connection, route)) {
             Ok(()) => Break(Outcome::Moved),
-            Err(refused) => {
-                let Task::Resume(mut connection, _) = refused.task else {
-                    unreachable!("the pool gives back what it was given")
-                };
-                // Its response has begun, so it cannot be refused with a status.
-                self.engine.refusals.note(Refusal::Overloaded, connection.peer);
-                connection.guest.break_off(Closed::Overloaded);
-                Break(Outcome::Closed(connection))
-            }
+            Err((Work::Resume(connection, _), _)) => Break(self.break_off(connection)),
+            Err((Work::Call(_), _)) => unreachable!("the seats give back what they were given"),
         }
+    }
+
+    /// Called when what has begun has waited for a thread for long. It waits on, unless the client
+    /// of a response has closed its direction: the thread may never come, and a client that has
+    /// left would otherwise be noticed only at the next write. A raw protocol has to be told of
+    /// what its peer sent before it left.
+    #[cold]
+    pub(super) fn wait_on(&mut self, connection: Box<Connection>, route: Route) -> Outcome {
+        let connection = self.load(connection);
+        if connection.has_end && connection.guest.as_http().is_some() {
+            return self.break_off(connection);
+        }
+        let flow = self.resume_on_pool(connection, route);
+        self.serve_on(flow)
+    }
+
+    /// Ends a connection for which there is no thread. Its response has begun, so it cannot be
+    /// refused with a status.
+    #[cold]
+    pub(super) fn break_off(&mut self, mut connection: Box<Connection>) -> Outcome {
+        self.engine.refusals.note(Refusal::Overloaded, connection.peer);
+        connection.guest.break_off(Closed::Overloaded);
+        Outcome::Closed(connection)
     }
 
     /// Replaces the guest that leaves by its successor, or gives the connection to a thread.
@@ -162,13 +209,24 @@ impl Worker<'_> {
         connection.transport.share();
         self.end_raw(&mut connection);
         self.end_lease(&mut connection);
+        let is_of_raw_service = matches!(self.engine.backend, Backend::Tcp(_))
+            && matches!(connection.guest, Guest::Raw(_));
         let Connection { transport, place, peer, loop_handle, token, .. } = *connection;
         let unread = self.buffers.input.take_rest();
-        match self.engine.streams.open(place.as_ref()) {
-            None => self.engine.refusals.note(Refusal::ClientThreads, peer),
-            Some(open) => {
-                let stream = BlockingStream::new(transport, unread, open);
-                let is_taken = Seat::try_take(&self.engine, key).is_some_and(|seat| {
+        match self.engine.streams.open_detached(place.as_ref(), is_of_raw_service) {
+            Err(refusal) => {
+                let because = || match refusal {
+                    Refusal::ClientThreads => CLIENT_THREADS.to_owned(),
+                    _ => "upgraded connections hold half of the threads".to_owned(),
+                };
+                self.engine.refusals.note_because(refusal, peer, because);
+            }
+            Ok(open) => {
+                // The connection is not counted as one any more.
+                let held = self.engine.descriptors.force();
+                let stream = BlockingStream::new(transport, unread, open, timeout, held);
+                let seat = Seat::try_take(&self.engine, key, place.as_ref());
+                let is_taken = seat.is_some_and(|seat| {
                     let work = Box::new(move || handler(stream));
                     self.engine.pool.submit(Task::Detached(work, route, seat)).is_ok()
                 });

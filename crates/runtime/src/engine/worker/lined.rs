@@ -1,5 +1,6 @@
-//! Steps of connections that may take long: the pool does a few of each kind at a time, in order.
-//! Threads for them come on top of those for handlers, so neither keeps the other waiting.
+//! Steps of connections that may take long: the pool does a few of each kind at a time. Clients
+//! take turns. Threads for them come on top of those for handlers, so neither keeps the other
+//! waiting.
 
 use std::ops::ControlFlow::Break;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +44,20 @@ impl Lined {
         }
     }
 
+    /// Returns whether a step that has waited need not be done, because its peer has gone. No peer
+    /// can complete a handshake without sending more.
+    fn is_in_vain(self, connection: &Connection) -> bool {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Handshake => connection.transport.has_ended(),
+            #[cfg(feature = "spool")]
+            Self::Spool => {
+                let _ = connection;
+                false
+            }
+        }
+    }
+
     fn work(self, worker: &mut Worker<'_>, connection: Box<Connection>) -> Outcome {
         match self {
             #[cfg(feature = "tls")]
@@ -57,9 +72,14 @@ impl Worker<'_> {
     /// Gives a step of a connection to the pool.
     pub(super) fn stand_in_line(&mut self, connection: Box<Connection>, what: Lined) -> Flow {
         let connection = self.flush_and_unload(connection)?;
-        match what.line(&self.engine).enter(connection) {
+        let client = connection.place.as_ref().map(|client| client.client());
+        match what.line(&self.engine).enter(client, connection) {
             Entered::Run(connection) => submit(&self.engine, what, connection),
             Entered::Waiting => {}
+            Entered::Replaced(connection) => {
+                self.engine.refusals.note(what.refusal(), connection.peer);
+                close(connection);
+            }
             Entered::Refused(connection) => {
                 self.engine.refusals.note(what.refusal(), connection.peer);
                 return Break(Outcome::Closed(connection));
@@ -82,7 +102,18 @@ pub(crate) fn do_in_line(what: Lined, connection: Box<Connection>) {
             // The others in the line still have their turn.
             engine.note_panic("a panic outside of a handler's call: its connection is lost");
         }
-        next = what.line(&engine).next();
+        next = next_in_line(what, &engine);
+    }
+}
+
+/// Returns the next connection whose turn it is. Closes those whose peers have gone.
+fn next_in_line(what: Lined, engine: &Engine) -> Option<Box<Connection>> {
+    loop {
+        let next = what.line(engine).next()?;
+        if !what.is_in_vain(&next) {
+            return Some(next);
+        }
+        close(next);
     }
 }
 
@@ -95,9 +126,14 @@ fn submit(engine: &Arc<Engine>, what: Lined, connection: Box<Connection>) {
             unreachable!("the pool gives back what it was given")
         };
         engine.refusals.note(what.refusal(), connection.peer);
-        let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
-        drop(connection);
-        loop_handle.send(Message::Closed(token));
+        close(connection);
         next = what.line(engine).next();
     }
+}
+
+/// Closes a connection from outside of a worker. It may belong to any loop.
+fn close(connection: Box<Connection>) {
+    let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
+    drop(connection);
+    loop_handle.send(Message::Closed(token));
 }

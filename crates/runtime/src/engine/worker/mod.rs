@@ -7,6 +7,7 @@
 
 mod ask;
 mod call;
+mod descriptors;
 mod handoff;
 #[cfg(feature = "tls")]
 mod handshake;
@@ -20,6 +21,7 @@ mod read;
 mod refuse;
 mod run;
 mod serve;
+mod shed;
 #[cfg(feature = "spool")]
 mod spool;
 mod stream;
@@ -178,7 +180,7 @@ fn without_loop(
 
 /// Runs the handler of a request that has a seat.
 pub(crate) fn answer(call: Call, seat: Seat) {
-    let Call { request, answer_to, permit } = call;
+    let (request, answer_to, permit) = call.into_parts();
     match answer_to {
         AnswerTo::Connection(reply_to) => {
             follow_reply(reply_to, Some(seat), |worker, reply_to| {
@@ -211,6 +213,12 @@ impl Worker<'_> {
             match event_loop.next(&mut self.buffers.clock) {
                 Turn::Serve(connection, readiness) => self.serve_ready(connection, readiness),
                 Turn::Refuse(call) => self.refuse_late(*call),
+                Turn::Shed(shed) => self.shed(*shed),
+                Turn::WaitOn(connection, route) => {
+                    let outcome = self.wait_on(connection, route);
+                    self.put(outcome);
+                    self.count_moved();
+                }
                 Turn::Again => {}
                 Turn::Ended => return,
             }
@@ -246,16 +254,21 @@ impl Worker<'_> {
             }
             Readiness::Expired => {
                 self.engine.counters.timed_out.increment();
-                let is_stuck = connection.unsent.take().is_some() | connection.transport.abandon();
-                if is_stuck {
-                    self.engine.refusals.note(Refusal::Stalled, connection.peer);
-                }
-                connection.guest.expire(is_stuck, self.buffers);
-                self.serve(connection)
+                self.expire(connection)
             }
         };
         self.put(outcome);
         self.count_moved();
+    }
+
+    /// Ends a connection whose peer has used up its time, with the response that it is owed.
+    fn expire(&mut self, mut connection: Box<Connection>) -> Outcome {
+        let is_stuck = connection.unsent.take().is_some() | connection.transport.abandon();
+        if is_stuck {
+            self.engine.refusals.note(Refusal::Stalled, connection.peer);
+        }
+        connection.guest.expire(is_stuck, self.buffers);
+        self.serve(connection)
     }
 
     /// Counts the bytes that this thread has moved.
@@ -279,7 +292,8 @@ impl Worker<'_> {
     fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {
         tracing::debug!(%error, peer = %connection.peer, "a connection failed");
         if error.kind() == io::ErrorKind::OutOfMemory {
-            self.engine.refusals.note(Refusal::Memory, connection.peer);
+            let because = || self.engine.usage(Refusal::Memory, &connection);
+            self.engine.refusals.note_because(Refusal::Memory, connection.peer, because);
         }
         self.end_lease(&mut connection);
         connection.guest.break_off(Closed::Broken);
@@ -332,7 +346,7 @@ impl Worker<'_> {
     }
 
     #[inline(never)]
-    fn put_cold(&mut self, mut outcome: Outcome) {
+    pub(super) fn put_cold(&mut self, mut outcome: Outcome) {
         if let Outcome::Closed(connection) = &mut outcome {
             self.note_refusal(connection);
             self.end_broken(connection);
@@ -375,9 +389,11 @@ impl Worker<'_> {
 /// Refuses a request that has a seat but that the pool has refused.
 #[cold]
 pub(crate) fn refuse(call: Call) {
-    let Call { request, answer_to, permit } = call;
+    let (request, answer_to, permit) = call.into_parts();
     let refuse = |worker: &mut Worker<'_>, answer_to| {
-        worker.refuse_waiting(Call { request, answer_to, permit })
+        let mut call = Call::new(request, answer_to);
+        call.permit = permit;
+        worker.refuse_waiting(call)
     };
     match answer_to {
         AnswerTo::Connection(reply_to) => {
@@ -394,6 +410,12 @@ pub(crate) fn refuse(call: Call) {
             });
         }
     }
+}
+
+/// Ends a connection whose response has begun and has a seat, but that the pool has refused.
+#[cold]
+pub(crate) fn break_off(connection: Box<Connection>) {
+    follow(connection, None, |worker, connection| worker.break_off(connection));
 }
 
 /// Returns a connection to its loop, which serves it at once.

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::Continue;
 
+use super::refuse::CLIENT_THREADS;
 use super::stream::tell_of_failed_body;
 use super::{Flow, Worker};
 use crate::budget::refusal::Refusal;
@@ -16,8 +17,6 @@ use crate::service::response::{Response, ResponseBody};
 impl Worker<'_> {
     /// Begins a response whose body is pushed. If code of the program must run to fill the body, it
     /// gets a thread first: without one the response is a `503`.
-    #[cold]
-    #[inline(never)]
     pub(super) fn respond_pushed(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let ResponseBody::Pushed(body) = response.body_mut() else {
             return self.respond_any_rare(reply_to, response);
@@ -28,11 +27,13 @@ impl Worker<'_> {
         };
         let peer = reply_to.connection.peer;
         let Some(open) = self.engine.streams.open(reply_to.connection.place.as_ref()) else {
-            self.engine.refusals.note(Refusal::ClientThreads, peer);
+            let because = || CLIENT_THREADS.to_owned();
+            self.engine.refusals.note_because(Refusal::ClientThreads, peer, because);
             return self.respond_any_rare(reply_to, &mut Response::new(503));
         };
         let route = reply_to.route;
-        let seat = Seat::try_take(&self.engine, route.key);
+        let client = reply_to.connection.place.as_ref();
+        let seat = Seat::try_take(&self.engine, route.key, client);
         let taken = seat.is_some_and(|seat| {
             let work = Box::new(move || {
                 let _open = open;
@@ -101,7 +102,7 @@ impl Worker<'_> {
     }
 
     /// Decides whether the end of the connection must not look like the end of a response.
-    fn set_resets(&self, connection: &mut Connection) {
+    pub(super) fn set_resets(&self, connection: &mut Connection) {
         let Connection { guest, transport, .. } = connection;
         transport.set_resets(guest.as_http().is_some_and(Http::is_cut_short));
     }

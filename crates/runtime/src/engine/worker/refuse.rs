@@ -17,20 +17,21 @@ use crate::execution::key::{ExecutionKey, Route};
 use crate::protocol::http::{Http, Streaming};
 use crate::service::Site;
 use crate::service::body::{StreamLeft, Streamed};
-use crate::service::refused::Refused;
+use crate::service::refused::{RETRY_AFTER, Refused};
 use crate::service::request::Request;
 use crate::service::response::Response;
 
-/// The `Retry-After` of a refusal, in seconds, if no measurement suggests another value.
-pub(super) const RETRY_AFTER: u64 = 1;
-
 /// The reason that the log and development mode give when one client occupies too many threads.
-const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, \
-                              which is the limit per client";
+pub(super) const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this \
+                                         client, which is the limit per client";
+
+/// As [`CLIENT_THREADS`], for descriptors.
+const DESCRIPTORS: &str = "the descriptors that are not reserved are used, or an eighth of them by \
+                           this client; the limit of open files of the process decides";
 
 impl Worker<'_> {
-    /// Refuses a request for which no thread will be free in time. Logs which routes occupy the
-    /// threads.
+    /// Refuses a request for which no thread will be free in time, or that must wait for one and
+    /// has no memory for that. Logs which routes occupy the threads.
     #[cold]
     pub(super) fn refuse_full(&mut self, call: Call, full: &Full) -> Flow {
         let peer = match &call.answer_to {
@@ -39,10 +40,11 @@ impl Worker<'_> {
         };
         let engine = Arc::clone(&self.engine);
         let held = Held { engine: &engine, route: call.route(), full };
-        engine.refusals.note_because(Refusal::Overloaded, peer, || held.to_string());
+        let refusal = full.refusal();
+        engine.refusals.note_because(refusal, peer, || held.to_string());
         let seconds = full.wait.map_or(1, |wait| wait.as_secs().saturating_add(1));
-        let refused = Refused::new(Refusal::Overloaded, seconds, &held);
-        let Call { request, answer_to, .. } = call;
+        let refused = Refused::new(refusal, seconds, &held);
+        let (request, answer_to, _permit) = call.into_parts();
         match answer_to {
             AnswerTo::Connection(reply_to) => self.overloaded(request, reply_to, &refused),
             AnswerTo::Guest(Asker { loop_handle, site, slot, .. }) => {
@@ -64,7 +66,7 @@ impl Worker<'_> {
     ) -> Flow {
         let own = self.own_response(refused, &mut reply_to.connection, &request);
         let mut response = own.unwrap_or_else(|| refused.empty());
-        let refusal = Some(Refusal::Overloaded);
+        let refusal = Some(refused.reason());
         self.answered(&mut reply_to.connection, &mut response, request.route(), refusal);
         // Gives a content that is still arriving back to the connection.
         drop(request);
@@ -81,6 +83,7 @@ impl Worker<'_> {
         let because = || CLIENT_THREADS.to_owned();
         self.engine.refusals.note_because(Refusal::ClientThreads, connection.peer, because);
         let Streaming { request, route, content } = streaming;
+        // Only the client knows when its other contents will be complete.
         let refused = Refused::new(Refusal::ClientThreads, RETRY_AFTER, &CLIENT_THREADS);
         let own = self.own_response(&refused, &mut connection, &request);
         let mut response = own.unwrap_or_else(|| refused.empty());
@@ -94,6 +97,24 @@ impl Worker<'_> {
         self.answer_overloaded(reply_to, &mut response)
     }
 
+    /// Refuses a request that has its thread, and whose content would need a descriptor more than
+    /// there are.
+    #[cold]
+    pub(super) fn refuse_open(&mut self, request: Request, mut reply_to: ReplyTo) -> Flow {
+        let because = || DESCRIPTORS.to_owned();
+        let connection = &mut reply_to.connection;
+        self.engine.refusals.note_because(Refusal::Descriptors, connection.peer, because);
+        let refused = Refused::new(Refusal::Descriptors, RETRY_AFTER, &DESCRIPTORS);
+        let own = self.own_response(&refused, connection, &request);
+        let mut response = own.unwrap_or_else(|| refused.empty());
+        // Gives the content back to the connection, and the permit to the next request.
+        drop(request);
+        self.permit = None;
+        let released = reply_to.connection.release_hold();
+        let connection = self.check(reply_to.connection, released)?;
+        self.respond_rare(ReplyTo { connection, ..reply_to }, &mut response)
+    }
+
     /// Refuses a request for whose content there is no room. Its connection ends.
     #[cold]
     pub(super) fn refuse_content(
@@ -102,9 +123,14 @@ impl Worker<'_> {
         request: &Request,
         refusal: Refusal,
     ) -> Flow {
-        let own = self.own_response(&Refused::of_content(refusal), &mut connection, request);
+        let engine = Arc::clone(&self.engine);
+        let because = engine.usage(refusal, &connection);
+        engine.refusals.note_because(refusal, connection.peer, || because.clone());
+        let seconds = engine.retry_after(refusal, request.content_length(), &connection);
+        let refused = Refused::new(refusal, seconds, &because);
+        let own = self.own_response(&refused, &mut connection, request);
         if let Some(http) = connection.guest.as_http_mut() {
-            http.refuse_for(refusal, own.as_ref(), self.buffers);
+            http.refuse_for(seconds, own.as_ref(), self.buffers);
         }
         Continue(connection)
     }
@@ -154,6 +180,34 @@ impl Worker<'_> {
         let released = connection.release_hold();
         let connection = self.check(connection, released)?;
         self.respond_rare(ReplyTo { connection, ..reply_to }, response)
+    }
+}
+
+impl Engine {
+    /// Returns what uses the space that a content of this connection needs.
+    pub(super) fn usage(&self, refusal: Refusal, connection: &Connection) -> String {
+        match refusal {
+            #[cfg(feature = "spool")]
+            Refusal::Spool => self.spool.space.usage(connection.place.as_ref()).to_string(),
+            Refusal::Descriptors => DESCRIPTORS.to_owned(),
+            _ => {
+                let _ = connection;
+                self.memory.usage().to_string()
+            }
+        }
+    }
+
+    /// Returns after how many seconds there may be space for a content of this length.
+    fn retry_after(&self, refusal: Refusal, length: Option<u64>, connection: &Connection) -> u64 {
+        match refusal {
+            #[cfg(feature = "spool")]
+            Refusal::Spool => self.spool.space.retry_after(length, connection.place.as_ref()),
+            // While memory is short, silent and slow peers lose theirs within a second.
+            _ => {
+                let _ = (length, connection);
+                RETRY_AFTER
+            }
+        }
     }
 }
 

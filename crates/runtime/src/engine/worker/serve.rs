@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "spool")]
 use super::lined::Lined;
@@ -20,6 +20,12 @@ use crate::transport::Peer;
 
 /// Maximum number of reads and body pieces in a row before a leader serves its other connections.
 const ROUNDS_MAX: u32 = 4;
+
+/// How long a leader answers the requests of one pipeline before it serves its other connections.
+const PIPELINE_TURN: Duration = Duration::from_millis(1);
+
+/// The clock is read once for so many requests of a pipeline.
+const REQUESTS_PER_CHECK: u64 = 8;
 
 /// How long a head that has begun may take while the server drains. Its request is not accepted
 /// yet, and a head normally arrives within a few round trips.
@@ -54,6 +60,7 @@ impl Worker<'_> {
             connection = self.flush(connection)?;
         }
         let mut rounds = 0;
+        let mut turn_ends = None;
         loop {
             if let Guest::Http(http) = &mut connection.guest {
                 if http.expects_head() {
@@ -63,12 +70,28 @@ impl Worker<'_> {
                     }
                     if let Some(head) = http.next_head(self.buffers, &self.engine.config) {
                         connection = self.request(connection, head)?;
+                        if !self.buffers.input.is_empty() && self.has_had_its_turn(&mut turn_ends) {
+                            return Break(self.yielded(connection));
+                        }
                         continue;
                     }
                 }
             }
             connection = self.step(connection, &mut rounds)?;
         }
+    }
+
+    /// Returns whether a leader has answered the requests of one pipeline for long enough. Each of
+    /// them may be too short for the watchdog, and one read has thousands.
+    #[inline(never)]
+    fn has_had_its_turn(&mut self, turn_ends: &mut Option<Instant>) -> bool {
+        let Some(event_loop) = &self.lead else { return false };
+        if event_loop.requests % REQUESTS_PER_CHECK != 0 {
+            return false;
+        }
+        self.buffers.clock.refresh();
+        let now = self.buffers.clock.now();
+        now >= *turn_ends.get_or_insert(now + PIPELINE_TURN)
     }
 
     /// Carries out one step. Most requests need none.
@@ -195,8 +218,7 @@ impl Worker<'_> {
     fn admit_client(&self, connection: &mut Connection, address: Option<SocketAddr>) -> bool {
         let Some(address) = address else { return true };
         connection.peer = Peer::Tcp(address);
-        let Some(clients) = &self.engine.clients else { return true };
-        let Ok(place) = clients.admit(address.ip()) else {
+        let Ok(place) = self.engine.admit(address.ip()) else {
             self.engine.refusals.note(Refusal::ClientConnections, connection.peer);
             return false;
         };

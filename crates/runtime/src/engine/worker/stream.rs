@@ -33,13 +33,8 @@ impl Worker<'_> {
         }
         let mut connection = self.flushed(connection, flushed)?;
         self.end_lease(&mut connection);
-        connection.transport.share();
-        let handle =
-            connection.hold(STREAM_TICK).and_then(|()| connection.transport.second_handle());
-        let handle = match handle {
-            Ok(handle) => handle,
-            Err(error) => return Break(self.give_up(connection, error)),
-        };
+        let held = connection.hold(STREAM_TICK);
+        let connection = self.check(connection, held)?;
         let Some(open) = self.engine.streams.open(connection.place.as_ref()) else {
             return self.refuse_stream(connection, streaming);
         };
@@ -51,8 +46,8 @@ impl Worker<'_> {
             config.bytes_per_second_min,
         );
         let unread = self.buffers.input.take_rest();
-        let (stream, returns) = ContentStream::new(handle, open, content, unread, pace);
-        request.set_body(Body::from_stream(stream));
+        let (stream, returns) = ContentStream::new(open, content, unread, pace);
+        request.set_stream(Body::from_stream(stream), &returns);
         self.call_cold(connection, request, route, Some(returns))
     }
 

@@ -106,7 +106,7 @@ fn a_sample_on_the_pool_counts_for_all_calls_that_it_stands_for() {
     let [metrics] = &routes.read(&|number| Some(format!("number {number}")))[..] else {
         panic!("one route")
     };
-    assert_eq!((&*metrics.name, metrics.calls), ("number 7", 17));
+    assert_eq!((&*metrics.name, metrics.number, metrics.calls), ("number 7", Some(7), 17));
     assert_eq!(metrics.waiting, Duration::from_micros(16 * 300));
     assert_eq!(metrics.computing, Duration::from_micros(16 * 20 + 7));
     assert_eq!((metrics.runs, metrics.why), (Runs::OnPool, Why::Caught));
@@ -169,6 +169,21 @@ fn a_loop_that_loses_too_much_makes_the_route_leave_with_a_reason() {
         on_loop.next_sample();
         assert_eq!(routes.record_on_loop(key, &mut on_loop, took, busy), None);
     }
+}
+
+#[test]
+fn quick_samples_on_an_idle_loop_bring_a_route_back() {
+    let (routes, key) = (Routes::new(), ExecutionKey::numbered(KEY));
+    assert!(routes.leave(key, Duration::from_micros(100), Why::Waited(Duration::from_micros(100))));
+    let mut on_loop = OnLoop::default();
+    let mut after_sample = |_| {
+        on_loop.begin();
+        on_loop.next_sample();
+        routes.record_on_loop(key, &mut on_loop, sampled(0, 5), no_others())
+    };
+    assert_eq!((after_sample(()), after_sample(())), (None, None));
+    assert_eq!(routes.calls_on_loops(key), 2);
+    assert_eq!((3..=64).filter_map(|_| after_sample(())).collect::<Vec<_>>(), [Place::Loop]);
 }
 
 #[test]

@@ -242,6 +242,14 @@ impl Http {
         match (&self.stage, self.head) {
             (Stage::Head, HeadDeadline::First | HeadDeadline::Begun) => Waiting::Head,
             (Stage::Head, HeadDeadline::Idle) if !has_input => Waiting::Idle,
+            (Stage::Receiving(receiving), _) => {
+                Waiting::Content { until: receiving.pressed_deadline() }
+            }
+            (Stage::Skipping(skipping), _) => {
+                Waiting::Content { until: skipping.pace.pressed_deadline() }
+            }
+            (Stage::Lingering { .. }, _) => Waiting::Lingering,
+            (Stage::Pushing(pushing), _) => Waiting::Stream { since: pushing.sent_at() },
             // With input it has only yielded to other connections.
             _ => Waiting::Other,
         }
@@ -325,12 +333,17 @@ impl Http {
         self.close(CloseReason::PeerAsked, false);
     }
 
-    /// Returns the deadline for a peer that sends a content while memory is short.
+    /// Returns the deadline for a peer that sends a content while memory or disk space is short.
     pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Receiving(receiving) => Some(receiving.pressed_deadline()),
             _ => None,
         }
+    }
+
+    /// Returns whether a part of the content is in a file.
+    pub(crate) fn has_file(&self) -> bool {
+        matches!(&self.stage, Stage::Receiving(receiving) if receiving.beyond.has_file())
     }
 
     /// Called when the write direction is shut down. Input is discarded until `until`.
@@ -353,11 +366,11 @@ impl Http {
     }
 
     /// Refuses a content for which there is no room, with the service's own response, if it has
-    /// one.
+    /// one. `retry_after` is in seconds.
     #[cold]
     pub(crate) fn refuse_for(
         &mut self,
-        refusal: Refusal,
+        retry_after: u64,
         own: Option<&Response>,
         buffers: &mut Buffers,
     ) {
@@ -374,16 +387,15 @@ impl Http {
                 }
             }
             None => {
-                let retry_after = Some(("retry-after", "1"));
+                let seconds = retry_after.to_string();
                 self.messages.write_refusal(
                     StatusCode::SERVICE_UNAVAILABLE,
                     date,
-                    retry_after,
+                    Some(("retry-after", &seconds)),
                     out,
                 );
             }
         }
-        self.refusal = Some(refusal);
         self.close(CloseReason::Error, true);
     }
 

@@ -48,6 +48,11 @@ impl Pushing {
         self.framing.ends_with_connection()
     }
 
+    /// Returns when something was sent last.
+    pub(super) fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
     /// Returns when the connection must be served even if nothing happens. A body without
     /// keep-alive bytes has no deadline. It uses that of an idle connection and renews it, because
     /// a deadline that is far away would stay in the loop's heap for as long.

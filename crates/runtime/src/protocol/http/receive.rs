@@ -9,8 +9,12 @@ use filoplume_http1::{ContentDecoder, Framing, ParseError};
 #[cfg(feature = "spool")]
 use super::spool::Spooling;
 use super::{Http, Skipping, Stage, Step, Streaming};
+#[cfg(feature = "spool")]
+use crate::budget::clients::ClientConnection;
 use crate::budget::memory::{Charge, Memory};
 use crate::budget::refusal::Refusal;
+#[cfg(feature = "spool")]
+use crate::budget::spool::SpoolSpace;
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
@@ -28,6 +32,9 @@ pub(super) struct Receiving {
     pub(super) content: Content,
     /// The content's share of the memory budget.
     pub(super) charge: Charge,
+    /// The head's share, from when the request waits. It is not refused: a content that comes right
+    /// behind its head is accepted even if all memory is used.
+    head_charge: Charge,
     /// Maximum number of collected bytes.
     pub(super) bytes_max: u64,
     pub(super) beyond: Beyond,
@@ -50,6 +57,11 @@ impl Receiving {
 
     pub(super) fn pressed_deadline(&self) -> Instant {
         self.pace.pressed_deadline()
+    }
+
+    /// Called before the request waits for its content, or for a thread that writes it to a file.
+    pub(super) fn charge_head(&mut self) {
+        self.head_charge.set_beside(&self.charge, self.request.head().memory());
     }
 }
 
@@ -92,6 +104,9 @@ pub(crate) struct ContentPlan<'a> {
     /// Whether threads are scarce. If so, more is collected before a handler starts.
     is_crowded: bool,
     memory: &'a Arc<Memory>,
+    /// The disk space, and the client that it is for.
+    #[cfg(feature = "spool")]
+    pub(super) disk: Option<(&'a SpoolSpace, Option<&'a Arc<ClientConnection>>)>,
 }
 
 /// How much of a long content must have arrived before its handler starts. A peer that sends
@@ -113,6 +128,8 @@ impl<'a> ContentPlan<'a> {
                 .unwrap_or(config.buffered_content_bytes_max),
             is_crowded,
             memory,
+            #[cfg(feature = "spool")]
+            disk: None,
         }
     }
 
@@ -179,6 +196,12 @@ impl Http {
             self.stage = Stage::Refusing(Box::new(request), Refusal::Memory);
             return;
         }
+        #[cfg(feature = "spool")]
+        if !is_here && !content_plan.fits_on_disk(&beyond, &decoder, bytes_max) {
+            self.messages.content_abandoned();
+            self.stage = Stage::Refusing(Box::new(request), Refusal::Spool);
+            return;
+        }
         let pace =
             Pace::new(buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
         self.stage = Stage::Receiving(Box::new(Receiving {
@@ -187,6 +210,7 @@ impl Http {
             decoder,
             content: Content::default(),
             charge: Charge::of(content_plan.memory),
+            head_charge: Charge::default(),
             bytes_max,
             beyond,
             pace,
@@ -231,6 +255,7 @@ impl Http {
                         return self.complete();
                     }
                     if decoded.consumed == 0 {
+                        receiving.charge_head();
                         self.messages.write_continue(&mut buffers.output);
                         return Step::Read;
                     }
@@ -341,9 +366,18 @@ impl Http {
         let Streamed { decoder, prefix: content, prefix_charge: charge, owes_continue: _ } =
             content;
         let pace = Pace::new(now, config.content_timeout, config.bytes_per_second_min);
-        let (bytes_max, beyond) = (0, Beyond::Streamed);
-        let receiving =
-            Receiving { request, route, decoder, content, charge, bytes_max, beyond, pace };
+        let mut receiving = Receiving {
+            request,
+            route,
+            decoder,
+            content,
+            charge,
+            head_charge: Charge::default(),
+            bytes_max: 0,
+            beyond: Beyond::Streamed,
+            pace,
+        };
+        receiving.charge_head();
         self.stage = Stage::Receiving(Box::new(receiving));
     }
 

@@ -13,6 +13,8 @@ use http::StatusCode;
 use super::push::Pushing;
 use super::send_file::Source;
 use super::{Http, Stage};
+use crate::budget::descriptors::HeldDescriptor;
+use crate::budget::memory::{Charge, Memory};
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
@@ -28,10 +30,17 @@ pub(super) const PUMP_BYTES: usize = 64 * 1024;
 /// A response body that comes from a reader.
 pub(super) struct Sending {
     pub(super) source: Source,
+    /// The descriptor that the source may have, and gives back before.
+    held: Option<HeldDescriptor>,
     pub(super) framing: SendFraming,
     route: Route,
     /// The content of the request, which the reader may still be reading.
     stream: Option<Arc<StreamReturn>>,
+    /// What the reader keeps in memory until the body is sent.
+    reader_memory: usize,
+    /// The reader's share of the memory budget, from the first time that the peer does not take
+    /// what it is sent to the end of the body.
+    charge: Charge,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +103,16 @@ impl fmt::Debug for Sending {
 }
 
 impl Sending {
+    fn new(
+        source: Source,
+        framing: SendFraming,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+        held: Option<HeldDescriptor>,
+    ) -> Self {
+        Self { source, held, framing, route, stream, reader_memory: 0, charge: Charge::default() }
+    }
+
     pub(super) fn ends_with_connection(&self) -> bool {
         self.framing.ends_with_connection()
     }
@@ -147,6 +166,7 @@ impl Http {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Responded {
+        let reader_memory = response.reader_memory();
         let (status, headers, body, upgrade) = std::mem::take(response).into_parts();
         let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;
         if status.is_informational() && (!is_upgrade || upgrade.is_none()) {
@@ -164,7 +184,12 @@ impl Http {
             self.stage = Stage::Leaving(*upgrade, route);
             return Responded::Encoded;
         }
-        self.begin_body(body, SendFraming::of(encoding), route, stream, buffers, config)
+        let framing = SendFraming::of(encoding);
+        let responded = self.begin_body(body, framing, route, stream, buffers, config);
+        if let Stage::Sending(sending) = &mut self.stage {
+            sending.reader_memory = reader_memory;
+        }
+        responded
     }
 
     /// Returns the stream of the request's content if the reader of the response may still be
@@ -198,6 +223,7 @@ impl Http {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Responded {
+        let held = None;
         match (body, framing) {
             (ResponseBody::Bytes(bytes), Some(_)) => {
                 self.messages.write_done();
@@ -208,13 +234,14 @@ impl Http {
                 buffers.output.extend_from_slice(&bytes);
             }
             (ResponseBody::Sized { reader, .. } | ResponseBody::Unsized(reader), Some(framing)) => {
-                let source = Source::Reader(reader);
-                self.stage = Stage::Sending(Box::new(Sending { source, framing, route, stream }));
+                let sending = Sending::new(Source::Reader(reader), framing, route, stream, held);
+                self.stage = Stage::Sending(Box::new(sending));
                 return Responded::Begun;
             }
             (ResponseBody::File { content, .. }, Some(framing)) => {
                 let source = Source::File { content, is_read: false };
-                self.stage = Stage::Sending(Box::new(Sending { source, framing, route, stream }));
+                let sending = Sending::new(source, framing, route, stream, held);
+                self.stage = Stage::Sending(Box::new(sending));
                 return Responded::Begun;
             }
             (ResponseBody::Pushed(body), Some(framing)) => {
@@ -233,6 +260,13 @@ impl Http {
             }
         }
         Responded::Encoded
+    }
+
+    /// Counts a descriptor as long as the body is sent, if it is sent piece by piece.
+    pub(crate) fn keep_descriptor(&mut self, held: HeldDescriptor) {
+        if let Stage::Sending(sending) = &mut self.stage {
+            sending.held = Some(held);
+        }
     }
 
     /// Returns the route whose code [`pump`](Self::pump) runs.
@@ -290,6 +324,15 @@ impl Http {
         self.messages.write_done();
         self.settle(!buffers.input.is_empty());
         None
+    }
+
+    /// Called when the peer does not take what it is sent: what the reader keeps is charged until
+    /// the body is sent. Returns how many bytes that are.
+    #[cold]
+    pub(crate) fn charge_reader(&mut self, memory: &Arc<Memory>) -> usize {
+        let Stage::Sending(sending) = &mut self.stage else { return 0 };
+        sending.charge.set(memory, sending.reader_memory);
+        sending.reader_memory
     }
 
     /// Ends the connection so that the peer does not take the response for complete.

@@ -5,9 +5,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::receive::{Beyond, Receiving};
+use filoplume_http1::ContentDecoder;
+
+use super::receive::{Beyond, ContentPlan, Receiving};
 use super::{Http, Stage, Step};
 use crate::budget::clients::ClientConnection;
+use crate::budget::descriptors::HeldDescriptor;
 use crate::budget::refusal::Refusal;
 use crate::budget::spool::{SpoolError, SpoolFile, SpoolSpace};
 use crate::buffers::Content;
@@ -39,6 +42,32 @@ impl Spooling {
 /// known to be long, no more than usual.
 pub(super) fn collected_max(is_long: bool, buffered_max: u64) -> u64 {
     if is_long { PART_BYTES } else { buffered_max.max(PART_BYTES) }
+}
+
+impl<'a> ContentPlan<'a> {
+    /// Sets the disk space for a content that waits in a file, and the client that it is for.
+    pub(crate) fn on_disk(
+        mut self,
+        space: &'a SpoolSpace,
+        client: Option<&'a Arc<ClientConnection>>,
+    ) -> Self {
+        self.disk = Some((space, client));
+        self
+    }
+
+    /// Returns whether a content that is announced to be longer than what is collected would fit on
+    /// the disk. Otherwise it is refused before it is sent. Nothing is reserved for what is only
+    /// announced: that begins with the first part.
+    pub(super) fn fits_on_disk(
+        &self,
+        beyond: &Beyond,
+        decoder: &ContentDecoder,
+        collected_max: u64,
+    ) -> bool {
+        let (Beyond::Spooled(_), Some((space, client))) = (beyond, self.disk) else { return true };
+        let length = decoder.remaining_length().filter(|length| *length > collected_max);
+        length.is_none_or(|length| space.may_begin(length, client))
+    }
 }
 
 impl Receiving {
@@ -76,6 +105,7 @@ impl Http {
         if let Stage::Receiving(receiving) = &mut self.stage {
             // It is there already, and waits for a thread that writes it.
             let _ = receiving.charge.try_set(receiving.content.capacity());
+            receiving.charge_head();
             if let Beyond::Spooled(spooling) = &mut receiving.beyond {
                 spooling.waits_since = Some(Instant::now());
             }
@@ -84,20 +114,27 @@ impl Http {
     }
 
     /// Writes the part of the content that is in memory to its file, after [`Step::Spool`]. This
-    /// may block. If it fails, the request is refused.
+    /// may block. If it fails, the request is refused. `held` is the descriptor of a new file, if
+    /// there is one left.
     pub(crate) fn write_part(
         &mut self,
         space: &Arc<SpoolSpace>,
         client: Option<&Arc<ClientConnection>>,
+        held: Option<HeldDescriptor>,
     ) {
         let Stage::Receiving(receiving) = &mut self.stage else { return };
-        let Err(error) = receiving.write_part(space, client) else { return };
-        if let SpoolError::Failed(error) = error {
-            tracing::error!(%error, folder = %space.folder().display(), "a content is not written");
-        }
+        let Err(error) = receiving.write_part(space, client, held) else { return };
+        let refusal = match error {
+            SpoolError::NoDescriptor => Refusal::Descriptors,
+            SpoolError::Full => Refusal::Spool,
+            SpoolError::Failed(error) => {
+                space.note_failure(&error);
+                Refusal::Spool
+            }
+        };
         self.messages.content_abandoned();
         if let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) {
-            self.stage = Stage::Refusing(Box::new(receiving.request), Refusal::Spool);
+            self.stage = Stage::Refusing(Box::new(receiving.request), refusal);
         }
     }
 }
@@ -107,18 +144,16 @@ impl Receiving {
         &mut self,
         space: &Arc<SpoolSpace>,
         client: Option<&Arc<ClientConnection>>,
+        held: Option<HeldDescriptor>,
     ) -> Result<(), SpoolError> {
         let Beyond::Spooled(spooling) = &mut self.beyond else { return Ok(()) };
         let file = match &mut spooling.file {
             Some(file) => file,
             none => {
-                // What is announced and does not fit is refused before it is written.
                 let length = self.decoder.remaining_length();
                 let length = length.map(|left| left + self.content.len() as u64);
-                if !space.may_begin(length, client) {
-                    return Err(SpoolError::Full);
-                }
-                none.insert(space.create(client)?)
+                let held = held.ok_or(SpoolError::NoDescriptor)?;
+                none.insert(space.create(length, client, held)?)
             }
         };
         file.append(self.content.as_slice())?;

@@ -86,6 +86,11 @@ impl Raw {
         self.input = Side::Told;
     }
 
+    /// Called when the connection is closed to make room for another one.
+    pub(crate) fn shed(&mut self) {
+        self.close(Closed::Overloaded);
+    }
+
     /// Called when the write direction is shut down. Input is discarded until `until`.
     pub(crate) fn linger(&mut self, until: Instant) {
         if let Stage::Closing(reason) = self.stage {

@@ -7,6 +7,7 @@ use super::{Event, Raw, Shutdown, Side, Stage};
 use crate::budget::memory::Memory;
 use crate::clock::{Clock, Pace};
 use crate::config::ServerConfig;
+use crate::protocol::Waiting;
 use crate::service::tcp::Closed;
 
 impl Raw {
@@ -20,7 +21,7 @@ impl Raw {
 
     /// Returns whether the protocol has calls without an answer. A connection that ends waits for
     /// none.
-    pub(super) fn awaits_answers(&self) -> bool {
+    pub(crate) fn awaits_answers(&self) -> bool {
         matches!(self.stage, Stage::New | Stage::Open)
             && self.calls.as_ref().is_some_and(|calls| calls.open() > 0)
     }
@@ -66,7 +67,8 @@ impl Raw {
     /// Returns the deadline for the peer to send more, or the protocol's own deadline, if the
     /// connection waits from now on. `None` keeps the current deadline.
     #[inline(always)]
-    pub(crate) fn deadline(&self, clock: &Clock, config: &ServerConfig) -> Option<Instant> {
+    pub(crate) fn deadline(&mut self, clock: &Clock, config: &ServerConfig) -> Option<Instant> {
+        self.waits_since = Some(clock.now());
         match self.stage {
             Stage::Lingering(_, until) => Some(until),
             _ => match (self.timeout, &self.pace) {
@@ -74,6 +76,16 @@ impl Raw {
                 (None, Some(pace)) => Some(pace.deadline()),
                 (None, None) => Some(clock.after(config.keep_alive_timeout)),
             },
+        }
+    }
+
+    /// Returns what a parked connection waits for.
+    pub(crate) fn waits_for(&self) -> Waiting {
+        match (&self.stage, self.pressed_deadline(), self.waits_since) {
+            (Stage::Lingering(..), ..) => Waiting::Lingering,
+            (Stage::New | Stage::Open, Some(until), _) => Waiting::Content { until },
+            (Stage::New | Stage::Open, None, Some(since)) => Waiting::Stream { since },
+            _ => Waiting::Other,
         }
     }
 

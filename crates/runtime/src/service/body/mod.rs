@@ -15,8 +15,10 @@ use self::reader::ContentReader;
 #[cfg(feature = "spool")]
 pub(crate) use self::spooled::SpooledContent;
 pub(crate) use self::stream::{ContentStream, STREAM_TICK, StreamLeft, StreamReturn, Streamed};
+use crate::budget::descriptors::HeldDescriptor;
 use crate::budget::memory::Charge;
 use crate::buffers::Content;
+use crate::transport::Transport;
 
 /// The content of a request.
 ///
@@ -41,6 +43,8 @@ use crate::buffers::Content;
 pub struct Body {
     /// `None` if there is no content, as in most requests.
     kind: Option<Box<Kind>>,
+    /// How many bytes were read and not put back.
+    bytes_read: u64,
 }
 
 #[expect(clippy::large_enum_variant, reason = "it lies in one allocation, and is not moved")]
@@ -56,25 +60,36 @@ enum Kind {
 struct Held {
     content: Content,
     /// Released when the handler drops the content or takes ownership of it.
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl Body {
+    fn of(kind: Kind) -> Self {
+        Self { kind: Some(Box::new(kind)), bytes_read: 0 }
+    }
+
     pub(crate) fn from_content(content: Content) -> Self {
         Self::from_charged(content, Charge::default())
     }
 
     pub(crate) fn from_charged(content: Content, charge: Charge) -> Self {
-        Self { kind: Some(Box::new(Kind::Memory(Held { content, _charge: charge }))) }
+        Self::of(Kind::Memory(Held { content, charge }))
     }
 
     pub(crate) fn from_stream(stream: ContentStream) -> Self {
-        Self { kind: Some(Box::new(Kind::Stream(stream))) }
+        Self::of(Kind::Stream(stream))
+    }
+
+    /// Gives a content that is read as it arrives its own handle of the connection.
+    pub(crate) fn open_stream(&mut self, transport: Transport, held: HeldDescriptor) {
+        if let Some(Kind::Stream(stream)) = self.kind.as_deref_mut() {
+            stream.open(transport, held);
+        }
     }
 
     #[cfg(feature = "spool")]
     pub(crate) fn from_spooled(content: SpooledContent) -> Self {
-        Self { kind: Some(Box::new(Kind::Spooled(content))) }
+        Self::of(Kind::Spooled(content))
     }
 
     /// Returns a content of unknown length that comes from a reader. Use it to replace the content
@@ -97,12 +112,24 @@ impl Body {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_reader(reader: impl Read + Send + 'static) -> Self {
-        Self { kind: Some(Box::new(Kind::Reader(ContentReader::new(Box::new(reader))))) }
+        Self::of(Kind::Reader(ContentReader::new(Box::new(reader))))
     }
 
     /// Returns whether the content was replaced by a reader.
     pub(crate) fn is_from_reader(&self) -> bool {
         matches!(self.kind.as_deref(), Some(Kind::Reader(_)))
+    }
+
+    /// Returns the memory that the content takes and that is not charged to the budget yet. A
+    /// content that has arrived together with its head is not: usually its handler runs at once.
+    pub(crate) fn uncharged_bytes(&self) -> usize {
+        match self.kind.as_deref() {
+            Some(Kind::Memory(Held { content, charge })) => {
+                content.capacity().saturating_sub(charge.bytes())
+            }
+            Some(Kind::Stream(stream)) => stream.uncharged_bytes(),
+            _ => 0,
+        }
     }
 
     /// Returns the content if all of it is in memory.
@@ -131,6 +158,16 @@ impl Body {
         self.len() == Some(0)
     }
 
+    /// Returns whether this is a body that was taken, or one without content.
+    pub(crate) fn is_default(&self) -> bool {
+        self.kind.is_none()
+    }
+
+    /// Returns whether bytes were read that were not put back.
+    pub(crate) fn was_read(&self) -> bool {
+        self.bytes_read > 0
+    }
+
     /// Puts bytes that were read back in front of the rest. Use it after looking at the start of a
     /// content.
     ///
@@ -148,6 +185,7 @@ impl Body {
     pub fn unread(&mut self, bytes: &[u8]) {
         let mut content = Content::default();
         content.extend(bytes);
+        self.bytes_read = self.bytes_read.saturating_sub(bytes.len() as u64);
         match self.kind.as_deref_mut() {
             None => *self = Self::from_content(content),
             Some(Kind::Memory(left)) => {
@@ -225,18 +263,20 @@ impl From<Vec<u8>> for Body {
 
 impl Read for Body {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.kind.as_deref_mut() {
-            None => Ok(0),
+        let read = match self.kind.as_deref_mut() {
+            None => 0,
             Some(Kind::Memory(held)) => {
                 let read = held.content.as_slice().read(buffer)?;
                 held.content.advance(read);
-                Ok(read)
+                read
             }
-            Some(Kind::Stream(stream)) => stream.read(buffer),
-            Some(Kind::Reader(reader)) => reader.read(buffer),
+            Some(Kind::Stream(stream)) => stream.read(buffer)?,
+            Some(Kind::Reader(reader)) => reader.read(buffer)?,
             #[cfg(feature = "spool")]
-            Some(Kind::Spooled(spooled)) => spooled.read(buffer),
-        }
+            Some(Kind::Spooled(spooled)) => spooled.read(buffer)?,
+        };
+        self.bytes_read = self.bytes_read.saturating_add(read as u64);
+        Ok(read)
     }
 }
 

@@ -6,11 +6,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::{Body, Kind};
+use super::{Body, ContentStream, Kind};
 use crate::transport::splice::Pipe;
 
 /// The size of the pieces that are read and written.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// Both ends of a pipe.
+const PIPE_DESCRIPTORS: usize = 2;
 
 /// The shortest rest of a content for which the system is asked to move it. Less is read and
 /// written with as few calls as a pipe takes to make.
@@ -50,8 +53,8 @@ impl Body {
     /// [`ContentError`](crate::ContentError) tells them apart.
     pub fn save_to(&mut self, path: impl AsRef<Path>) -> io::Result<u64> {
         let path = path.as_ref();
-        let file = File::create_new(path)?;
-        let saved = self.copy_to(&file);
+        let file = File::create_new(path).map_err(|error| at(path, "create", &error))?;
+        let saved = self.copy_to(&file, path);
         if saved.is_err() {
             drop(file);
             // The handler receives the first error.
@@ -63,10 +66,10 @@ impl Body {
         saved
     }
 
-    fn copy_to(&mut self, mut file: &File) -> io::Result<u64> {
+    fn copy_to(&mut self, mut file: &File, path: &Path) -> io::Result<u64> {
         #[cfg(feature = "spool")]
         if let Some(Kind::Spooled(spooled)) = self.kind.as_deref_mut() {
-            return spooled.copy_to(file);
+            return spooled.copy_to(file).map_err(|error| at(path, "write", &error));
         }
         let mut copied = 0;
         let mut piece = vec![0; PIECE_BYTES];
@@ -75,13 +78,14 @@ impl Body {
             // Not at first, because the start of the content is in memory.
             if !is_spliced && self.at_socket() >= SPLICE_BYTES_MIN {
                 is_spliced = true;
-                copied += self.splice_to(file)?;
+                copied += self.splice_to(file, path)?;
             }
             let read = self.read(&mut piece)?;
             if read == 0 {
                 return Ok(copied);
             }
-            file.write_all(piece.get(..read).unwrap_or_default())?;
+            let piece = piece.get(..read).unwrap_or_default();
+            file.write_all(piece).map_err(|error| at(path, "write", &error))?;
             copied += read as u64;
         }
     }
@@ -95,18 +99,40 @@ impl Body {
     }
 
     /// Lets the system move the content into a file as far as it can. The rest has to be read.
-    fn splice_to(&mut self, file: &File) -> io::Result<u64> {
+    fn splice_to(&mut self, file: &File, path: &Path) -> io::Result<u64> {
         let Some(Kind::Stream(stream)) = self.kind.as_deref_mut() else { return Ok(0) };
         let Ok(mut pipe) = Pipe::new() else { return Ok(0) };
-        let mut moved = 0;
-        while pipe.is_of_use() {
-            let Some(length) = stream.splice(&pipe)? else { break };
-            pipe.empty_into(file, length)?;
-            moved += length as u64;
-            if length < FULL_MOVE_BYTES && stream.at_socket() > 0 {
-                thread::sleep(PAUSE);
-            }
+        if let Some(held) = stream.held_mut() {
+            held.add(PIPE_DESCRIPTORS);
         }
-        Ok(moved)
+        let moved = move_through(&mut pipe, stream, file, path);
+        drop(pipe);
+        if let Some(held) = stream.held_mut() {
+            held.remove(PIPE_DESCRIPTORS);
+        }
+        moved
     }
+}
+
+/// Adds the path to an error. The system's message does not contain it.
+fn at(path: &Path, verb: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
+}
+
+fn move_through(
+    pipe: &mut Pipe,
+    stream: &mut ContentStream,
+    file: &File,
+    path: &Path,
+) -> io::Result<u64> {
+    let mut moved = 0;
+    while pipe.is_of_use() {
+        let Some(length) = stream.splice(pipe)? else { break };
+        pipe.empty_into(file, length).map_err(|error| at(path, "write", &error))?;
+        moved += length as u64;
+        if length < FULL_MOVE_BYTES && stream.at_socket() > 0 {
+            thread::sleep(PAUSE);
+        }
+    }
+    Ok(moved)
 }

@@ -11,6 +11,7 @@ use filoplume_http1::{ContentDecoder, ParseError};
 use parking_lot::Mutex;
 
 use super::ContentError;
+use crate::budget::descriptors::HeldDescriptor;
 use crate::budget::memory::Charge;
 use crate::budget::streams::OpenStream;
 use crate::buffers::Content;
@@ -34,7 +35,10 @@ const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// The reading half of a connection, owned by a handler. When it is dropped it leaves its state in
 /// `returns`, for the thread that continues the connection.
 pub(crate) struct ContentStream {
-    transport: Transport,
+    /// `None` until the handler has its thread: see [`open`](Self::open).
+    transport: Option<Transport>,
+    /// The descriptor of the transport.
+    held: Option<HeldDescriptor>,
     /// Content that was decoded before the stream began.
     pub(super) prefix: Content,
     /// The share of the prefix in the memory budget.
@@ -54,12 +58,15 @@ pub(crate) struct ContentStream {
     returns: Arc<StreamReturn>,
 }
 
-/// The place where a stream leaves its state.
-#[derive(Debug, Default)]
+/// What a stream shares with its request and with the thread that continues the connection: the
+/// place where it leaves its state, and what the request holds meanwhile.
+#[derive(Default)]
 pub(crate) struct StreamReturn {
     left: Mutex<Option<StreamLeft>>,
     /// Once the response has begun, the peer would take an interim response for its content.
     response_begun: AtomicBool,
+    /// Each returns whether the request holds something that others wait for.
+    holds_scarce: Mutex<Vec<Arc<dyn Fn() -> bool + Send + Sync>>>,
 }
 
 /// The state that a stream leaves behind.
@@ -90,6 +97,27 @@ impl StreamReturn {
     pub(crate) fn response_begins(&self) {
         self.response_begun.store(true, Ordering::Relaxed);
     }
+
+    pub(crate) fn has_begun_response(&self) -> bool {
+        self.response_begun.load(Ordering::Relaxed)
+    }
+
+    /// Requires the pressed pace of the peer whenever `is_scarce` returns `true`.
+    pub(crate) fn press_when(&self, is_scarce: impl Fn() -> bool + Send + Sync + 'static) {
+        self.holds_scarce.lock().push(Arc::new(is_scarce));
+    }
+
+    fn is_pressed(&self) -> bool {
+        // Called without the lock, because they are code of the program.
+        let holds_scarce = self.holds_scarce.lock().clone();
+        holds_scarce.iter().any(|is_scarce| is_scarce())
+    }
+}
+
+impl fmt::Debug for StreamReturn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamReturn").field("left", &self.left).finish_non_exhaustive()
+    }
 }
 
 /// A content that the engine has read in part.
@@ -105,7 +133,6 @@ pub(crate) struct Streamed {
 
 impl ContentStream {
     pub(crate) fn new(
-        transport: Transport,
         open: OpenStream,
         streaming: Streamed,
         unread: Vec<u8>,
@@ -114,7 +141,8 @@ impl ContentStream {
         let returns = Arc::new(StreamReturn::default());
         let Streamed { decoder, prefix, prefix_charge, owes_continue } = streaming;
         let stream = Self {
-            transport,
+            transport: None,
+            held: None,
             prefix,
             prefix_charge,
             open,
@@ -128,6 +156,24 @@ impl ContentStream {
             returns: Arc::clone(&returns),
         };
         (stream, returns)
+    }
+
+    /// Returns the memory that it takes and that is not charged to the budget yet.
+    pub(super) fn uncharged_bytes(&self) -> usize {
+        let taken = self.prefix.capacity() + self.unread.capacity();
+        taken.saturating_sub(self.prefix_charge.bytes())
+    }
+
+    /// Gives the stream its own handle of the connection. Requests that wait for a thread have
+    /// none, so they cost one descriptor each.
+    pub(crate) fn open(&mut self, transport: Transport, held: HeldDescriptor) {
+        self.transport = Some(transport);
+        self.held = Some(held);
+    }
+
+    /// Returns the descriptor of the stream, to which others may be added.
+    pub(super) fn held_mut(&mut self) -> Option<&mut HeldDescriptor> {
+        self.held.as_mut()
     }
 
     pub(super) fn remaining(&self) -> Option<u64> {
@@ -238,7 +284,7 @@ impl ContentStream {
     ) -> io::Result<usize> {
         self.pace.excuse(self.waited_until.elapsed());
         if std::mem::take(&mut self.owes_continue) {
-            if self.returns.response_begun.load(Ordering::Relaxed) {
+            if self.returns.has_begun_response() {
                 self.owes_continue = true;
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
@@ -248,7 +294,7 @@ impl ContentStream {
             self.send_continue()?;
         }
         let result = loop {
-            match receive(&mut self.transport) {
+            match receive(opened(&mut self.transport)?) {
                 Ok(0) => break Err(ContentError::Ended.into()),
                 Ok(read) => {
                     self.open.count_read(read);
@@ -276,9 +322,11 @@ impl ContentStream {
         result
     }
 
-    /// Returns when the peer must have sent more. The time is short if threads are scarce.
+    /// Returns when the peer must have sent more. The time is short if threads are scarce, or
+    /// something else that the request holds.
     fn deadline(&self) -> Instant {
-        if self.open.is_pressed() { self.pace.pressed_deadline() } else { self.pace.deadline() }
+        let is_pressed = self.open.is_pressed() || self.returns.is_pressed();
+        if is_pressed { self.pace.pressed_deadline() } else { self.pace.deadline() }
     }
 
     /// Sends `100 Continue`. A message that is partly sent is finished as long as there is time: a
@@ -286,7 +334,8 @@ impl ContentStream {
     fn send_continue(&mut self) -> io::Result<()> {
         let mut left = CONTINUE;
         while !left.is_empty() {
-            let error = match self.transport.write(left) {
+            let transport = opened(&mut self.transport)?;
+            let error = match transport.write(left) {
                 Ok(written) if written > 0 => {
                     self.open.count_written(written);
                     left = left.get(written..).unwrap_or_default();
@@ -304,12 +353,16 @@ impl ContentStream {
             };
             if left.len() < CONTINUE.len() {
                 // The peer is gone, or the connection is closed here.
-                let _ = self.transport.shutdown(Shutdown::Both);
+                let _ = transport.shutdown(Shutdown::Both);
             }
             return Err(error);
         }
         Ok(())
     }
+}
+
+fn opened(transport: &mut Option<Transport>) -> io::Result<&mut Transport> {
+    transport.as_mut().ok_or_else(|| io::Error::other("the content is not open yet"))
 }
 
 impl Read for ContentStream {

@@ -79,9 +79,17 @@ pub(crate) struct Asked {
     pub(crate) end: Option<End>,
     pub(crate) timeout: Option<Instant>,
     pub(crate) notify_drained: bool,
-    pub(crate) resume: bool,
+    pub(crate) reading: Option<Reading>,
     /// Why the engine has refused what the protocol asked for.
     pub(crate) refused: Option<Refusal>,
+}
+
+/// Whether a protocol wants input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Also the input that it has seen already.
+    Resumed,
+    Paused,
 }
 
 /// A number of bytes at the start of the input of the protocol.
@@ -159,7 +167,36 @@ impl Io<'_> {
     /// leaves unused, once everything is sent. A protocol that stops in the middle of its input
     /// uses it, so that a peer that reads slowly does not make it produce without end.
     pub fn resume(&mut self) {
-        self.asked_cold().resume = true;
+        self.asked_cold().reading = Some(Reading::Resumed);
+    }
+
+    /// Stops reading: there is no call of [`data`](super::Protocol::data) or
+    /// [`end`](super::Protocol::end) until a later call asks to [`resume`](Self::resume). The peer
+    /// has to wait as soon as the system's buffers are full, so this slows down a peer that sends
+    /// more than others take. The other methods are called as usual. Nobody notices meanwhile that
+    /// the peer has gone, so set a [timeout](Self::set_timeout).
+    ///
+    /// ```
+    /// use filoplume_runtime::tcp::{Io, Protocol};
+    /// use std::time::Duration;
+    ///
+    /// /// Sends back what arrives, at most ten times per second.
+    /// struct Slow;
+    ///
+    /// impl Protocol for Slow {
+    ///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+    ///         io.send(bytes);
+    ///         io.pause();
+    ///         io.set_timeout(Duration::from_millis(100));
+    ///         bytes.len()
+    ///     }
+    ///     fn deadline(&mut self, io: &mut Io<'_>) {
+    ///         io.resume();
+    ///     }
+    /// }
+    /// ```
+    pub fn pause(&mut self) {
+        self.asked_cold().reading = Some(Reading::Paused);
     }
 
     /// Sets how many bytes of an incomplete message the protocol keeps in buffers of its own. They

@@ -47,7 +47,7 @@ pub use bytes::{Bytes, bytes};
 pub(crate) use calls::{AnswerSlot, Ask, Calls};
 pub use http::{Http, http};
 pub use io::Io;
-pub(crate) use io::{Asked, Borrowed, End, Held};
+pub(crate) use io::{Asked, Borrowed, End, Held, Reading};
 pub use lines::{Lines, lines};
 pub use messages::{Messages, messages};
 pub use reply::Reply;
@@ -243,7 +243,8 @@ pub enum Closed {
     Broken,
     /// The protocol panicked.
     Panicked,
-    /// The protocol blocks, and the pool had neither a free thread nor room in its queue.
+    /// The protocol blocks, and the pool had neither a free thread nor room in its queue. Or the
+    /// server was full, and has closed the connection to make room for a new one.
     Overloaded,
     /// A handler owns it, by [`Io::detach`].
     Detached,

@@ -1,0 +1,102 @@
+//! A member of a room who sends faster than the others read is read more slowly.
+//!
+//! Without this, one fast sender fills the bound of what waits for each member, and a room
+//! disconnects members that would have read everything a moment later.
+//!
+//! A member is *behind* when more than half of its bound waits for it. A broadcast notes which
+//! members are ([`Behind`], in the queue of each, and a list in the room). If the broadcast was
+//! called by the closure of a socket, that socket is told which room was crowded ([`during`]), and
+//! reads no further message while a member of it is behind ([`Io::pause`]): no thread waits, and
+//! the sender's own system makes it wait. It continues when that member has taken what waits for
+//! it, which wakes those who are noted there, or when [`PATIENCE`] is over. Then it looks for
+//! another member that is behind. After [`PATIENCE`] it reads one message in any case: many fast
+//! senders do not keep another one from being heard.
+//!
+//! A member that takes nothing for so long does not hold up the room any more, and is disconnected
+//! when its bound is reached. So the slowest member that is waited for takes half of its bound in
+//! that time, and no member makes a room slower than that. All who are behind are waited for at the
+//! same time: the patience with each begins when it gets behind.
+//!
+//! A message from a sender that is slowed down always has room: at most half of the bound waits for
+//! each member before it, and such a member accepts one message of any length
+//! ([`Outbox::share`]). Only several senders at once can exceed the bound, by what each of them
+//! sends between a look at the room and its broadcast.
+//!
+//! No wake-up is lost: a sender is noted under the lock of the member's queue, while bytes wait
+//! there, and whoever takes them takes the notes under the same lock. If the member closes, its
+//! notes are taken too. The lock on the members of a room is taken before the lock of a queue, and
+//! senders are woken without both.
+//!
+//! Rooms that skip slow members, threads of the program, sockets on threads of their own and other
+//! instances are not slowed down.
+//!
+//! [`Io::pause`]: filoplume_runtime::tcp::Io::pause
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::outbox::Outbox;
+use super::room::RoomInner;
+
+/// How long a member that takes nothing is waited for. Linux reports that a socket has room when a
+/// third of its buffer has become free, which is up to 1.4 MB. A member that reads 1 MiB per second
+/// then takes nothing for 1.4 seconds, and this leaves it twice the time.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+
+thread_local! {
+    /// Whether a closure of a socket runs on this thread, and the crowded room that it sent to.
+    static NOTED: RefCell<Option<Noted>> = const { RefCell::new(None) };
+}
+
+#[derive(Default)]
+struct Noted {
+    crowded: Option<Weak<RoomInner>>,
+}
+
+/// Runs the closure of a socket. Returns the room with members that are behind that it sent to, if
+/// there was one. Of several, the last one.
+pub(super) fn during(closure: impl FnOnce()) -> Option<Weak<RoomInner>> {
+    NOTED.set(Some(Noted::default()));
+    closure();
+    NOTED.take().and_then(|noted| noted.crowded)
+}
+
+/// Tells the socket whose closure runs on this thread, if there is one, that members of the room
+/// are behind.
+#[cold]
+pub(super) fn note_crowded(room: &Arc<RoomInner>) {
+    NOTED.with_borrow_mut(|noted| {
+        if let Some(noted) = noted {
+            noted.crowded = Some(Arc::downgrade(room));
+        }
+    });
+}
+
+/// A member that is behind, and the senders that wait for it.
+pub(super) struct Behind {
+    since: Instant,
+    senders: Vec<Weak<Outbox>>,
+}
+
+impl Behind {
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), senders: Vec::new() }
+    }
+
+    /// Notes a sender. Returns how long it waits at most, or `None` if it does not wait.
+    pub(super) fn wait(&mut self, sender: &Arc<Outbox>) -> Option<Duration> {
+        let left = PATIENCE.checked_sub(self.since.elapsed()).filter(|left| !left.is_zero())?;
+        // It may have been woken for something else.
+        if !self.senders.iter().any(|noted| noted.as_ptr() == Arc::as_ptr(sender)) {
+            self.senders.push(Arc::downgrade(sender));
+        }
+        Some(left)
+    }
+
+    pub(super) fn wake_senders(self) {
+        for sender in self.senders.iter().filter_map(Weak::upgrade) {
+            sender.wake();
+        }
+    }
+}

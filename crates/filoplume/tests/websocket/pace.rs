@@ -1,0 +1,168 @@
+//! A member of a room that sends faster than the others read.
+
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use filoplume::RunningApp;
+use filoplume::prelude::*;
+use filoplume::websocket::{CloseCode, CloseReason, Room, Socket, WebSocketUpgrade};
+use filoplume_websocket::{Encoder, Role};
+
+use crate::client::{Client, DEADLINE, Received};
+
+const MESSAGE_BYTES: usize = 4096;
+
+/// A room, and what its members did.
+#[derive(Clone, Default)]
+struct Site {
+    room: Room,
+    sent: Arc<AtomicUsize>,
+    slow: Arc<AtomicUsize>,
+}
+
+impl Site {
+    /// Members send to each other at `/`. Their sockets and the reasons why they closed arrive at
+    /// the receivers.
+    fn start(&self) -> (RunningApp, mpsc::Receiver<Socket>, mpsc::Receiver<CloseReason>) {
+        let (opened, sockets) = mpsc::channel();
+        let (closed, reasons) = mpsc::channel();
+        let site = self.clone();
+        let app = App::new()
+            .websocket("/", move |upgrade: WebSocketUpgrade| {
+                let (opened, closed) = (opened.clone(), closed.clone());
+                let (joined, Self { room, sent, slow }) = (site.room.clone(), site.clone());
+                upgrade
+                    .close_timeout(DEADLINE)
+                    .on_open(move |socket: &Socket| {
+                        joined.join(socket);
+                        let _ = opened.send(socket.clone());
+                    })
+                    .on_message(move |socket: &Socket, message: Vec<u8>| {
+                        let broadcast = room.broadcast_except(socket, message);
+                        slow.fetch_add(broadcast.slow, Ordering::Relaxed);
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    })
+                    .on_close(move |_: &Socket, reason: &CloseReason| {
+                        let _ = closed.send(reason.clone());
+                    })
+            })
+            .start("127.0.0.1:0")
+            .unwrap();
+        (app, sockets, reasons)
+    }
+}
+
+/// Sends numbered messages as fast as they are taken, until the connection ends.
+fn flood(stream: &TcpStream) -> JoinHandle<()> {
+    let mut stream = stream.try_clone().unwrap();
+    thread::spawn(move || {
+        let mut encoder = Encoder::new(Role::Client);
+        for number in 0_u64.. {
+            let mut message = [7; MESSAGE_BYTES];
+            message[..8].copy_from_slice(&number.to_be_bytes());
+            let mut frame = Vec::new();
+            encoder.binary(&message, &mut frame);
+            match stream.write_all(&frame) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it was forgotten"),
+                Err(_) => return,
+            }
+        }
+    })
+}
+
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < DEADLINE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_flooding_member_gets_no_ordinary_reader_disconnected() {
+    const BYTES_PER_SECOND: u32 = 1024 * 1024;
+    let site = Site::default();
+    let (app, ..) = site.start();
+    let mut readers = [(); 3].map(|()| Client::connect(app.local_addr(), "/"));
+    let flooder = Client::connect(app.local_addr(), "/");
+    eventually("all have joined", || site.room.len() == 4);
+    let flood = flood(flooder.stream());
+    thread::scope(|scope| {
+        for reader in &mut readers {
+            let site = &site;
+            scope.spawn(move || {
+                let (started, mut read) = (Instant::now(), 0);
+                for number in 0_u64..1024 {
+                    match reader.receive() {
+                        Received::Binary(message) => {
+                            assert_eq!(message[..8], number.to_be_bytes(), "none is missing");
+                            read += u32::try_from(message.len()).unwrap();
+                        }
+                        other => panic!("message {number}: {other:?}"),
+                    }
+                    assert_eq!(site.slow.load(Ordering::Relaxed), 0, "at message {number}");
+                    let due = Duration::from_secs(1) * read / BYTES_PER_SECOND;
+                    thread::sleep(due.saturating_sub(started.elapsed()));
+                }
+            });
+        }
+    });
+    assert_eq!(site.room.len(), 4);
+    flooder.stream().shutdown(Shutdown::Both).unwrap();
+    flood.join().unwrap();
+}
+
+#[test]
+fn a_member_that_reads_nothing_is_still_disconnected() {
+    let site = Site::default();
+    let (app, ..) = site.start();
+    let _stalled = Client::connect(app.local_addr(), "/");
+    let flooder = Client::connect(app.local_addr(), "/");
+    eventually("both have joined", || site.room.len() == 2);
+    let flood = flood(flooder.stream());
+    eventually("it is disconnected", || site.slow.load(Ordering::Relaxed) == 1);
+    // Nobody is behind any more.
+    let before = site.sent.load(Ordering::Relaxed);
+    eventually("the others continue", || site.sent.load(Ordering::Relaxed) > before + 10_000);
+    flooder.stream().shutdown(Shutdown::Both).unwrap();
+    flood.join().unwrap();
+}
+
+#[test]
+fn a_sender_that_waits_is_closed_like_any_other() {
+    let by_program = |_: &RunningApp, socket: &Socket| socket.close(CloseCode::GOING_AWAY, "");
+    let by_shutdown = |app: &RunningApp, _: &Socket| app.shutdown_handle().shutdown();
+    for close in [by_program as fn(&RunningApp, &Socket), by_shutdown] {
+        let site = Site::default();
+        let (app, sockets, reasons) = site.start();
+        let _stalled = Client::connect(app.local_addr(), "/");
+        let stalled = sockets.recv_timeout(DEADLINE).unwrap();
+        let mut sender = Client::connect(app.local_addr(), "/");
+        let socket = sockets.recv_timeout(DEADLINE).unwrap();
+        // The sender has to wait when the member takes no more, because the system's buffers are
+        // full, and not only because its loop has not run yet.
+        let is_behind = || stalled.unsent_bytes() > 128 * 1024;
+        while !is_behind() {
+            assert_eq!(site.room.broadcast_except(&socket, &[7; MESSAGE_BYTES]).slow, 0);
+            if is_behind() {
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+        let (mut encoder, mut both) = (Encoder::new(Role::Client), Vec::new());
+        encoder.binary(b"one", &mut both);
+        encoder.binary(b"another", &mut both);
+        sender.raw(&both);
+        eventually("one is sent", || site.sent.load(Ordering::Relaxed) > 0);
+        close(&app, &socket);
+        let Received::Close(1001, _) = sender.receive() else { panic!("it is closed") };
+        sender.close(1001, "answered");
+        sender.stream().shutdown(Shutdown::Write).unwrap();
+        let reason = reasons.recv_timeout(DEADLINE / 2).unwrap();
+        assert_eq!(reason.reason, "answered", "its answer is read: {reason:?}");
+    }
+}

@@ -1,0 +1,246 @@
+//! Tests of the seats with counted clients.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::share::seats_of;
+use super::{Entered, Full, SeatRequest, Seats, VITAL_SEATS};
+use crate::budget::clients::{ClientConnection, Clients};
+use crate::budget::permits::{Permit, Permits};
+use crate::execution::key::ExecutionKey;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A request of a client.
+#[derive(Clone, Debug)]
+struct TestRequest {
+    number: u32,
+    client: Option<Arc<ClientConnection>>,
+    has_begun: bool,
+    permits: Option<Permits>,
+}
+
+impl SeatRequest for TestRequest {
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        self.client.as_ref()
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    fn permits(&self) -> Option<&Permits> {
+        self.permits.as_ref()
+    }
+
+    fn hold(&mut self, permit: Permit) {
+        drop(permit);
+        self.permits = None;
+    }
+}
+
+/// Seats, and the clients `a`, `b` and `c`. The client `-` is not counted.
+struct TestSeats {
+    seats: Seats<TestRequest>,
+    clients: Vec<Arc<ClientConnection>>,
+}
+
+impl TestSeats {
+    fn new(seats_max: usize, waiting_max: usize, wait_max: Duration) -> Self {
+        let clients = Arc::new(Clients::new(10));
+        let clients = (1..4).filter_map(|number| clients.admit([192, 0, 2, number].into()).ok()?);
+        let clients = clients.collect();
+        Self { seats: Seats::new(seats_max, waiting_max, wait_max), clients }
+    }
+
+    fn client(&self, letter: char) -> Option<&Arc<ClientConnection>> {
+        "abc".find(letter).map(|index| &self.clients[index])
+    }
+
+    fn request(&self, client: char, number: u32) -> TestRequest {
+        let client = self.client(client).cloned();
+        TestRequest { number, client, has_begun: false, permits: None }
+    }
+
+    /// Asks for a seat for one request of each of these clients, which are numbered from 1. Returns
+    /// what became of each: `+` has a seat, `.` waits, a number is refused instead of it, `!` is
+    /// refused.
+    fn enter(&self, key: ExecutionKey, clients: &str) -> String {
+        let mut entered = String::new();
+        for (client, number) in clients.chars().zip(1..) {
+            entered += &match self.seats.enter(key, self.request(client, number)) {
+                Entered::Seated(_) => "+".to_owned(),
+                Entered::Waiting => ".".to_owned(),
+                Entered::Replaced(other) => other.number.to_string(),
+                Entered::Refused(..) => "!".to_owned(),
+            };
+        }
+        entered
+    }
+
+    /// Asks for seats until there is none. Returns how many there were.
+    fn fill(&self, key: ExecutionKey, client: char) -> usize {
+        (0..1000)
+            .take_while(|number| {
+                let request = self.request(client, *number);
+                matches!(self.seats.enter(key, request), Entered::Seated(_))
+            })
+            .count()
+    }
+
+    /// Releases a seat. Returns the number of the request that got it.
+    fn leave(&self, key: ExecutionKey, client: char) -> Option<u32> {
+        self.seats.leave(key, self.client(client)).map(|(_, request)| request.number)
+    }
+
+    /// Releases one seat after the other, beginning with that of `client`. Returns the order of the
+    /// requests that got one.
+    fn served(&self, key: ExecutionKey, client: char) -> Vec<u32> {
+        let mut served = Vec::new();
+        let mut next = self.seats.leave(key, self.client(client));
+        while let Some((key, request)) = next {
+            served.push(request.number);
+            next = self.seats.leave(key, request.client.as_ref());
+        }
+        served
+    }
+}
+
+fn route(number: usize) -> ExecutionKey {
+    ExecutionKey::at(number)
+}
+
+#[test]
+fn one_client_has_two_thirds_of_the_seats_and_leaves_the_rest_to_others() {
+    let test = TestSeats::new(512, 10_000, LONG);
+    assert_eq!(test.fill(route(1), 'a'), 342);
+    assert_eq!(test.fill(route(1), 'b'), 114, "two thirds of the rest");
+    assert_eq!(test.fill(route(2), '-'), 50, "the share of a route is as before");
+}
+
+#[test]
+fn a_client_that_hangs_in_one_route_has_seats_for_another() {
+    let test = TestSeats::new(512, 10_000, LONG);
+    assert_eq!(test.fill(route(1), 'a'), 342);
+    assert_eq!(test.fill(route(2), 'a'), 114);
+    assert_eq!([3, 4, 5, 6].map(|other| test.enter(route(other), "ab")), ["++"; 4]);
+}
+
+#[test]
+fn a_seat_that_is_exchanged_counts_for_the_other_route() {
+    let test = TestSeats::new(16, 100, LONG);
+    let client = test.client('a');
+    assert_eq!(test.fill(route(1), 'a'), 11);
+    assert_eq!(test.fill(route(2), 'a'), 4);
+    assert!(!test.seats.change(route(1), route(2), client), "requests of the other route wait");
+    assert!(test.seats.change(route(1), route(3), client));
+    let seats = [1, 2, 3].map(|number| seats_of(&test.clients[0], route(number)));
+    assert_eq!(seats, [10, 4, 1]);
+}
+
+#[test]
+fn a_client_alone_has_nearly_all_of_a_few_seats() {
+    for (seats, taken) in [(1, 1), (2, 2), (3, 2), (4, 3), (9, 6), (16, 11)] {
+        assert_eq!(TestSeats::new(seats, 100, LONG).fill(route(1), 'a'), taken, "{seats} seats");
+    }
+}
+
+#[test]
+fn clients_in_the_queue_of_a_route_are_served_in_turns() {
+    let test = TestSeats::new(1, 100, LONG);
+    assert_eq!(test.enter(route(1), "aaaabb-c"), "+.......");
+    assert_eq!(test.served(route(1), 'a'), [2, 5, 7, 8, 3, 6, 4]);
+    assert_eq!((test.seats.waiting(), seats_of(&test.clients[0], route(1))), (0, 0));
+}
+
+#[test]
+fn a_client_with_all_its_seats_is_overtaken_and_gets_one_of_its_own_back() {
+    let test = TestSeats::new(16, 100, LONG);
+    assert_eq!(test.fill(route(1), 'a'), 11);
+    assert!(test.seats.is_short());
+    assert_eq!(test.enter(route(1), "ab-"), ".++", "one request of `a` waits already");
+    assert_eq!(test.leave(route(1), 'b'), None, "`a` still has too many");
+    assert_eq!(test.leave(route(1), 'a'), None, "the share depends on what is free");
+    assert_eq!(test.leave(route(1), 'a'), Some(11));
+    assert_eq!(test.leave(route(1), 'a'), Some(1));
+    assert_eq!(seats_of(&test.clients[0], route(1)), 10);
+    assert_eq!(test.seats.waiting(), 0);
+}
+
+#[test]
+fn a_request_does_not_overtake_one_that_waits_for_a_permit() {
+    let test = TestSeats::new(16, 100, LONG);
+    let permits = Permits::new("database", 0);
+    let needs = |client| TestRequest { permits: Some(permits.clone()), ..test.request(client, 1) };
+    assert!(matches!(test.seats.enter(route(1), needs('a')), Entered::Waiting));
+    assert!(matches!(test.seats.enter(route(1), needs('b')), Entered::Waiting));
+    assert_eq!(test.enter(route(1), "c"), ".");
+    assert_eq!(test.enter(route(2), "c"), "+");
+}
+
+#[test]
+fn the_greediest_client_makes_room_in_a_full_queue() {
+    let test = TestSeats::new(1, 4, LONG);
+    assert_eq!(test.enter(route(1), "aaaaa"), "+....");
+    assert_eq!(test.enter(route(1), "a"), "!");
+    assert_eq!(test.enter(route(2), "b"), "5", "also for another route");
+    assert_eq!(test.enter(route(1), "b-"), "43");
+    assert_eq!(test.enter(route(1), "b-c"), "!!!", "no client has two");
+    assert_eq!(test.served(route(1), 'a'), [2, 1, 1, 2]);
+}
+
+#[test]
+fn a_request_that_has_begun_waits_beyond_the_maximum_and_is_not_evicted() {
+    let test = TestSeats::new(1, 1, LONG);
+    assert_eq!(test.enter(route(1), "aa"), "+.");
+    for number in 3..6 {
+        let begun = TestRequest { has_begun: true, ..test.request('a', number) };
+        assert!(matches!(test.seats.enter(route(1), begun), Entered::Waiting));
+    }
+    assert_eq!(test.enter(route(1), "b"), "2", "it makes room for a request of another client");
+    assert_eq!(test.enter(route(1), "c"), "!");
+    assert_eq!(test.served(route(1), 'a'), [3, 1, 4, 5]);
+}
+
+#[test]
+fn a_request_that_has_begun_waits_longer_than_others_before_it_is_returned() {
+    let test = TestSeats::new(1, 100, Duration::from_millis(20));
+    assert_eq!(test.enter(route(1), "a"), "+");
+    let begun = TestRequest { has_begun: true, ..test.request('a', 2) };
+    assert!(matches!(test.seats.enter(route(1), begun), Entered::Waiting));
+    assert_eq!(test.enter(route(1), "-"), ".");
+    let mut returned = Vec::new();
+    while returned.len() < 2 {
+        let (expired, next) = test.seats.expired();
+        returned.extend(expired.iter().map(|request| request.number));
+        assert_eq!(next.is_some(), returned.len() < 2, "{returned:?}");
+        thread::yield_now();
+    }
+    assert_eq!(returned, [1, 2]);
+    assert_eq!((test.seats.waiting(), test.leave(route(1), 'a')), (0, None));
+}
+
+#[test]
+fn a_refusal_says_what_the_client_has() {
+    let test = TestSeats::new(2, 1, LONG);
+    assert_eq!(test.enter(route(1), "aaa"), "++.");
+    let Entered::Refused(_, full) = test.seats.enter(route(1), test.request('a', 4)) else {
+        panic!("there is room for one")
+    };
+    assert_eq!(full.client, Some((2, 1)));
+    assert!(full.to_string().ends_with("its client has 2 threads and 1 of these requests"));
+    assert_eq!(Full { client: None, ..full }.to_string().matches("client").count(), 0);
+}
+
+#[test]
+fn one_client_has_half_of_the_vital_seats() {
+    let test = TestSeats::new(1, 100, LONG);
+    let take =
+        |client| (0..100).take_while(|_| test.seats.enter_vital(test.client(client))).count();
+    assert_eq!(take('a'), VITAL_SEATS / 2);
+    assert_eq!(take('b'), VITAL_SEATS / 2);
+    assert_eq!(take('-'), 0);
+    test.seats.leave_vital(test.client('a'));
+    assert_eq!([take('b'), take('a')], [0, 1]);
+}

@@ -1,0 +1,45 @@
+//! What the seats know of a request.
+
+use std::sync::Arc;
+
+use crate::budget::clients::ClientConnection;
+use crate::budget::permits::{Permit, Permits};
+
+/// A request that asks for a seat, and may need a permit too.
+pub(crate) trait SeatRequest {
+    /// Returns the client, if it is counted.
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        None
+    }
+
+    /// Returns whether its response has begun, so that it can no longer be refused.
+    fn has_begun(&self) -> bool {
+        false
+    }
+
+    /// Returns the permits that it uses, if it has no permit yet.
+    fn permits(&self) -> Option<&Permits> {
+        None
+    }
+
+    /// Stores its permit.
+    fn hold(&mut self, permit: Permit) {
+        drop(permit);
+    }
+
+    /// Charges the memory that it takes while it waits. Returns whether the budget allows it.
+    fn charge(&mut self) -> bool {
+        true
+    }
+}
+
+/// Returns whether a request has the permit that it needs. Takes one if necessary.
+pub(super) fn has_permit<T: SeatRequest>(
+    item: &mut T,
+    take: impl FnOnce(&Permits) -> Option<Permit>,
+) -> bool {
+    let Some(permits) = item.permits() else { return true };
+    let Some(permit) = take(permits) else { return false };
+    item.hold(permit);
+    true
+}

@@ -1,0 +1,102 @@
+//! One route: its seats and its waiting requests.
+
+use super::SeatRequest;
+use super::backlog::Backlog;
+use crate::budget::clients::ClientId;
+use crate::budget::fair_queue::FairQueue;
+
+/// Late requests are looked for this many times within the maximum wait. To look for them takes a
+/// step for each that waits.
+const LOOKS: u64 = 64;
+
+/// One route: its seats and its waiting requests.
+pub(super) struct RouteQueue<T> {
+    pub(super) taken: usize,
+    waiting: FairQueue<QueuedRequest<T>>,
+    pub(super) backlog: Backlog,
+    /// No request is late before.
+    look_at: u64,
+}
+
+struct QueuedRequest<T> {
+    item: T,
+    late_at: u64,
+}
+
+impl<T: SeatRequest> RouteQueue<T> {
+    pub(super) fn new(wait_max: u64) -> Self {
+        Self { taken: 0, waiting: FairQueue::new(), backlog: Backlog::new(wait_max), look_at: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns how many requests the client with the most has.
+    pub(super) fn depth(&self) -> usize {
+        self.waiting.depth()
+    }
+
+    /// Returns how many requests of the client wait.
+    pub(super) fn len_of(&self, client: Option<ClientId>) -> usize {
+        self.waiting.len_of(client)
+    }
+
+    /// Returns how many requests are served before one more of a client with `own` requests.
+    pub(super) fn len_before(&self, own: usize) -> usize {
+        self.waiting.len_before(own)
+    }
+
+    pub(super) fn push(&mut self, client: Option<ClientId>, item: T, late_at: u64) {
+        self.look_at = if self.is_empty() { late_at } else { self.look_at.min(late_at) };
+        self.waiting.push(client, QueuedRequest { item, late_at });
+    }
+
+    /// Returns the turn of the first request whose client may have a seat.
+    pub(super) fn find(&self, may_have_seat: impl Fn(&T) -> bool) -> Option<usize> {
+        self.waiting.find(|queued| may_have_seat(&queued.item))
+    }
+
+    pub(super) fn get_mut(&mut self, turn: usize) -> Option<&mut T> {
+        self.waiting.get_mut(turn).map(|queued| &mut queued.item)
+    }
+
+    pub(super) fn take(&mut self, turn: usize) -> Option<T> {
+        self.waiting.take(turn).map(|queued| queued.item)
+    }
+
+    /// Removes the last request of the client with the most, to make room for another client.
+    pub(super) fn evict(&mut self) -> Option<T> {
+        self.waiting.evict(|queued| !queued.item.has_begun()).map(|queued| queued.item)
+    }
+
+    /// Removes the requests that have waited for too long. Returns when to look again, if any are
+    /// left.
+    pub(super) fn remove_late(
+        &mut self,
+        now: u64,
+        wait_max: u64,
+        removed: &mut Vec<T>,
+    ) -> Option<u64> {
+        if now >= self.look_at && !self.is_empty() {
+            let is_late = |queued: &QueuedRequest<T>| queued.late_at <= now;
+            if self.waiting.iter().any(is_late) {
+                let mut late = Vec::new();
+                self.waiting.remove_if(is_late, &mut late);
+                removed.extend(late.into_iter().map(|queued| queued.item));
+            }
+            let next = self.waiting.iter().map(|queued| queued.late_at).min();
+            self.look_at = next.unwrap_or(0).max(now.saturating_add(wait_max / LOOKS));
+        }
+        (!self.is_empty()).then_some(self.look_at)
+    }
+
+    /// Removes all requests.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.waiting.clear().into_iter().map(|queued| queued.item)
+    }
+}

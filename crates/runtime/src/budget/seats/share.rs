@@ -1,0 +1,70 @@
+//! Who may have one more seat: a route, and a counted client in a route.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::VITAL_SEATS;
+use crate::budget::clients::ClientConnection;
+use crate::execution::key::ExecutionKey;
+
+/// A route may have this many times the free seats. With eight, a ninth of the seats is left for
+/// the others.
+const ROUTE_SHARE: usize = 8;
+
+/// A counted client may have this many times the free seats for one route. Many people may share an
+/// address, so this leaves a third of the seats to others and not more. Seats for its other routes
+/// do not count: a route that hangs must not take them from the same client either.
+const CLIENT_SHARE: usize = 2;
+
+/// The vital seats that one counted client may have.
+const VITAL_PER_CLIENT: usize = VITAL_SEATS / 2;
+
+/// A counted client. Its counts change only under the lock of the seats.
+pub(super) type Client<'a> = Option<&'a Arc<ClientConnection>>;
+
+/// Returns whether a route with `taken` seats may take one more of the `free` ones.
+pub(super) const fn route_may_take(taken: usize, free: usize) -> bool {
+    taken < free.saturating_mul(ROUTE_SHARE)
+}
+
+/// Returns whether a client may take one more of the `free` seats for a route.
+#[inline]
+pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: usize) -> bool {
+    client.is_none_or(|client| seats_of(client, key) < free.saturating_mul(CLIENT_SHARE))
+}
+
+/// Counts one more seat of a client.
+#[inline]
+pub(super) fn count_taken(client: Client<'_>, key: ExecutionKey) {
+    if let Some(client) = client {
+        client.seats(key.index()).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts one seat of a client less.
+#[inline]
+pub(super) fn count_released(client: Client<'_>, key: ExecutionKey) {
+    if let Some(client) = client {
+        client.seats(key.index()).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns how many seats a client has for a route.
+pub(super) fn seats_of(client: &ClientConnection, key: ExecutionKey) -> usize {
+    client.seats(key.index()).load(Ordering::Relaxed) as usize
+}
+
+/// Counts one more vital seat of a client. Returns `false` if it may not have one more.
+pub(super) fn take_vital(client: Client<'_>) -> bool {
+    let Some(client) = client else { return true };
+    let may = client.vital_seats().load(Ordering::Relaxed) < VITAL_PER_CLIENT;
+    client.vital_seats().fetch_add(usize::from(may), Ordering::Relaxed);
+    may
+}
+
+/// Counts one vital seat of a client less.
+pub(super) fn release_vital(client: Client<'_>) {
+    if let Some(client) = client {
+        client.vital_seats().fetch_sub(1, Ordering::Relaxed);
+    }
+}

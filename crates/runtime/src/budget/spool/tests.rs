@@ -1,0 +1,162 @@
+//! Tests of the space for contents that wait in files.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::thread;
+
+use super::*;
+use crate::budget::clients::Clients;
+use crate::budget::descriptors::Descriptors;
+
+fn space(bytes_max: u64) -> Arc<SpoolSpace> {
+    SpoolSpace::new(None, Some(bytes_max), &Memory::new(Some(1000)))
+}
+
+fn create(
+    space: &Arc<SpoolSpace>,
+    length: Option<u64>,
+    client: Option<&Arc<ClientConnection>>,
+) -> Result<SpoolFile, SpoolError> {
+    space.create(length, client, Descriptors::new(None).force())
+}
+
+#[test]
+fn a_refused_client_is_told_when_its_content_would_fit() {
+    let space = space(1000);
+    let _held = create(&space, None, None).unwrap().append(&[0; 100]);
+    assert_eq!(space.retry_after(Some(5000), None), 1, "nothing is known");
+    // All that was freed was freed in the last seconds.
+    drop(create(&space, None, None).map(|mut file| file.append(&[0; 100])));
+    let started = Instant::now();
+    while started.elapsed().as_millis() < 50 {
+        thread::yield_now();
+    }
+    let (soon, later) =
+        (space.retry_after(Some(1001), None), space.retry_after(Some(1 << 30), None));
+    assert_eq!((soon, later), (1, 60));
+}
+
+#[test]
+fn files_share_a_budget_and_give_it_back() {
+    let space = space(10);
+    let mut one = create(&space, None, None).unwrap();
+    let mut other = create(&space, None, None).unwrap();
+    one.append(b"123456").unwrap();
+    let may_begin = |length| space.may_begin(length, None);
+    assert!(may_begin(4) && !may_begin(5));
+    other.append(b"1234").unwrap();
+    assert!(matches!(one.append(b"7"), Err(SpoolError::Full)));
+    assert_eq!(space.written(), 10);
+    drop(one);
+    assert_eq!(space.written(), 4);
+    other.append(b"56").unwrap();
+    other.rewind().unwrap();
+    assert_eq!(io::read_to_string(&mut other).unwrap(), "123456");
+    drop(other);
+    assert_eq!((space.written(), *space.reserved.lock()), (0, 0));
+}
+
+#[test]
+fn an_announced_length_is_reserved_before_it_is_written() {
+    let space = space(10);
+    let mut announced = create(&space, Some(7), None).unwrap();
+    assert!(matches!(create(&space, Some(4), None), Err(SpoolError::Full)));
+    let mut chunked = create(&space, None, None).unwrap();
+    chunked.append(b"123").unwrap();
+    assert!(matches!(chunked.append(b"4"), Err(SpoolError::Full)));
+    announced.append(b"1234567").unwrap();
+    assert_eq!(*space.reserved.lock(), 10);
+    drop((announced, chunked));
+    assert_eq!(*space.reserved.lock(), 0);
+}
+
+/// Counts events.
+struct Lines(Arc<AtomicU64>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn contents_that_are_not_written_are_logged_once_per_second() {
+    let space = space(10);
+    let (lines, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || {
+        (0..1000).for_each(|_| space.note_failure(&io::ErrorKind::StorageFull.into()));
+    });
+    let lines = lines.load(Ordering::Relaxed);
+    assert!((1..=1 + begun.elapsed().as_secs()).contains(&lines), "{lines}");
+}
+
+#[test]
+fn one_client_has_a_share_and_leaves_the_rest_to_others() {
+    let clients = Arc::new(Clients::new(10));
+    let client = |address: &str| clients.admit(address.parse().unwrap()).unwrap();
+    let (one, same, other) = (client("192.0.2.1"), client("192.0.2.1"), client("192.0.2.2"));
+    let space = space(40);
+    let file = create(&space, Some(8), one.as_ref()).unwrap();
+    assert!(!space.may_begin(3, same.as_ref()), "its connections count together");
+    assert!(space.may_begin(10, other.as_ref()) && space.may_begin(30, None));
+    let mut more = create(&space, None, same.as_ref()).unwrap();
+    assert!(matches!(more.append(b"123"), Err(SpoolError::Full)));
+    assert!(matches!(create(&space, Some(3), same.as_ref()), Err(SpoolError::Full)));
+    drop((file, more));
+    assert!(space.may_begin(10, one.as_ref()));
+    assert_eq!(*space.reserved.lock(), 0);
+}
+
+#[test]
+fn slow_uploads_are_pressed_from_half_of_the_space_on() {
+    let memory = Memory::new(Some(1000));
+    let space = SpoolSpace::new(None, Some(10), &memory);
+    let one = create(&space, Some(4), None).unwrap();
+    assert!(!memory.is_pressed());
+    let other = create(&space, Some(1), None).unwrap();
+    assert!(memory.is_pressed() && !memory.is_short());
+    drop(one);
+    assert!(!memory.is_pressed());
+    drop(other);
+}
+
+#[test]
+fn long_files_are_closed_elsewhere() {
+    let space = space(LONG_BYTES * 2);
+    let (closing, closed) = crossbeam_channel::unbounded();
+    space.close_by(move |stored| closing.send(stored).unwrap());
+    let mut short = create(&space, None, None).unwrap();
+    short.append(b"short").unwrap();
+    drop(short);
+    assert!(closed.try_recv().is_err());
+    let mut long = create(&space, None, None).unwrap();
+    long.append(&vec![0; usize::try_from(LONG_BYTES).unwrap()]).unwrap();
+    thread::spawn(move || drop(long)).join().unwrap();
+    let stored = closed.try_recv().unwrap();
+    assert_eq!(space.written(), LONG_BYTES, "its space is not free yet");
+    drop(stored);
+    assert_eq!((space.written(), *space.reserved.lock()), (0, 0));
+}
+
+#[test]
+fn a_folder_that_does_not_exist_is_an_error() {
+    let space = SpoolSpace::new(Some("/nowhere/at/all".into()), Some(10), &Memory::new(Some(1000)));
+    assert!(matches!(create(&space, Some(5), None), Err(SpoolError::Failed(_))));
+    assert_eq!(*space.reserved.lock(), 0);
+}

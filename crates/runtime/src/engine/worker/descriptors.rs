@@ -1,0 +1,95 @@
+//! The descriptors that connections hold beside their own. No plain request comes here.
+
+use std::io;
+use std::ops::ControlFlow::Continue;
+
+use super::{Flow, Worker};
+use crate::budget::descriptors::{HeldDescriptor, Holding};
+use crate::budget::refusal::Refusal;
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::{LoopHandle, Message};
+use crate::engine::exchange::ReplyTo;
+use crate::engine::listener::is_out_of_descriptors;
+use crate::protocol::http::Http;
+use crate::service::refused::RETRY_AFTER;
+use crate::service::request::Request;
+use crate::service::response::Response;
+
+impl Worker<'_> {
+    /// Counts a descriptor that is going to be held for a connection. If descriptors are scarce, an
+    /// idle connection is closed for it. Returns `None` if none is left.
+    #[cold]
+    pub(super) fn hold_descriptor(&mut self, connection: &Connection) -> Option<HeldDescriptor> {
+        loop {
+            let connections = self.engine.counters.connections.get();
+            match self.engine.descriptors.hold(connections, connection.place.as_ref()) {
+                Holding::Within(held) => return Some(held),
+                Holding::Lent(held) => {
+                    self.free_one(&connection.loop_handle);
+                    return Some(held);
+                }
+                // Each round closes a connection.
+                Holding::Full if self.free_one(&connection.loop_handle) => {}
+                Holding::Full | Holding::ClientFull => return None,
+            }
+        }
+    }
+
+    /// Closes the connection of this loop that has been idle for the longest time. Returns `false`
+    /// if there is none, or this thread leads no loop. A loop is then asked to close one.
+    fn free_one(&mut self, loop_handle: &LoopHandle) -> bool {
+        let now = self.buffers.clock.now();
+        let Some(shed) = self.lead.as_mut().and_then(|event_loop| event_loop.make_idle_room(now))
+        else {
+            loop_handle.send(Message::Shed);
+            return false;
+        };
+        self.close_idle(*shed);
+        true
+    }
+
+    /// Gives a content that is read as it arrives its own handle of the connection, once there is a
+    /// thread for its handler. Returns `false` if no descriptor is left for it.
+    #[cold]
+    pub(super) fn open_stream(
+        &mut self,
+        request: &mut Request,
+        connection: &mut Connection,
+    ) -> io::Result<bool> {
+        let Some(held) = self.hold_descriptor(connection) else { return Ok(false) };
+        connection.transport.share();
+        match connection.transport.second_handle() {
+            Ok(handle) => request.body_mut().open_stream(handle, held),
+            Err(error) if is_out_of_descriptors(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Begins a response whose body comes from a reader. The reader may have a file, and keeps it
+    /// as long as the client takes to read. If no descriptor is left for it, the response is a
+    /// `503`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn respond_from_reader(
+        &mut self,
+        reply_to: ReplyTo,
+        response: &mut Response,
+    ) -> Flow {
+        let connection = &reply_to.connection;
+        if connection.guest.as_http().is_some_and(Http::is_head_request) {
+            return self.respond_any_rare(reply_to, response);
+        }
+        let Some(held) = self.hold_descriptor(connection) else {
+            self.engine.refusals.note(Refusal::Descriptors, connection.peer);
+            *response = Response::new(503);
+            let _ = response.set_header("retry-after", RETRY_AFTER.to_string());
+            return self.respond_any_rare(reply_to, response);
+        };
+        let mut connection = self.respond_any_rare(reply_to, response)?;
+        if let Some(http) = connection.guest.as_http_mut() {
+            http.keep_descriptor(held);
+        }
+        Continue(connection)
+    }
+}

@@ -1,0 +1,86 @@
+//! Closing connections to make room for new ones.
+
+use std::sync::Arc;
+
+use super::{Outcome, Worker};
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::{Message, Shed};
+use crate::protocol::Guest;
+
+impl Worker<'_> {
+    /// Closes a connection that its loop has chosen, unless its peer is not slow after all. Then
+    /// the loop chooses another one.
+    #[cold]
+    pub(super) fn shed(&mut self, shed: Shed) {
+        let Shed { mut connection, only_if_slow, asker } = shed;
+        let loop_handle = Arc::clone(connection.loop_handle());
+        if only_if_slow {
+            // Served once more, as if its socket were ready.
+            connection = self.load(connection);
+            connection.can_read = true;
+            match self.serve(connection) {
+                Outcome::Parked(parked)
+                    if parked.is_slow(&self.engine.config, self.buffers.clock.now()) =>
+                {
+                    connection = parked;
+                }
+                outcome => {
+                    self.put(outcome);
+                    self.count_moved();
+                    if let Some(asker) = asker {
+                        loop_handle.send(Message::MakeRoom(asker));
+                    }
+                    return;
+                }
+            }
+        }
+        self.note_shed();
+        let outcome = if only_if_slow { self.end_slow(connection) } else { self.end(connection) };
+        self.put(outcome);
+        self.count_moved();
+        if let Some(asker) = asker {
+            asker.send(Message::RoomMade);
+        }
+    }
+
+    /// Closes an idle connection at once, also while another one is served.
+    #[cold]
+    pub(super) fn close_idle(&mut self, shed: Shed) {
+        self.note_shed();
+        let outcome = self.end(shed.connection);
+        // Not `put`: the output is that of the connection that is served.
+        self.put_cold(outcome);
+    }
+
+    /// Ends the connection of a slow peer. A request that is not complete gets its response, if the
+    /// socket takes it at once.
+    fn end_slow(&mut self, connection: Box<Connection>) -> Outcome {
+        if matches!(connection.guest, Guest::Raw(_)) {
+            return self.end(connection);
+        }
+        let connection = self.load(connection);
+        match self.expire(connection) {
+            Outcome::Parked(connection) | Outcome::Yielded(connection) => self.end(connection),
+            outcome => outcome,
+        }
+    }
+
+    fn end(&mut self, mut connection: Box<Connection>) -> Outcome {
+        self.set_resets(&mut connection);
+        connection.guest.shed();
+        Outcome::Closed(connection)
+    }
+
+    fn note_shed(&self) {
+        let engine = &self.engine;
+        engine.counters.connections_shed.increment();
+        if let Some(left_out) = engine.shed_log.admit() {
+            tracing::warn!(
+                connections_max = engine.connections_max,
+                held_descriptors = engine.descriptors.held(),
+                left_out,
+                "a connection without a running request is closed to make room for a new one"
+            );
+        }
+    }
+}

@@ -1,0 +1,5 @@
+use filoplume::prelude::*;
+
+fn main() {
+    let _ = App::new().get("/", get(|| "hello"));
+}
