@@ -132,6 +132,25 @@ fn a_head_that_has_begun_is_answered_although_the_server_drains() {
     server.server().wait();
 }
 
+/// A client that has connected would take the end for a failure of its request.
+#[test]
+fn the_first_request_of_a_connection_is_awaited() {
+    let server = TestServer::start(site);
+    let mut early = server.client();
+    let mut silent = server.client();
+    eventually("both are accepted", || server.metrics().connections == 2);
+    let started = Instant::now();
+    let ended = ends(&server);
+    server.server().shutdown_handle().shutdown();
+    early.is_silent_for(Duration::from_millis(100));
+    let response = early.get("/");
+    assert_eq!((response.status, response.closes()), (200, true));
+    early.is_closed();
+    silent.is_closed();
+    let took = ended.join().unwrap() - started;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
 #[test]
 fn the_deadline_ends_stuck_connections() {
     let gate = Gate::new();

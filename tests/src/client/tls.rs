@@ -20,8 +20,12 @@ impl Client {
         name: &str,
         config: &Arc<ClientConfig>,
     ) -> io::Result<Self> {
-        let mut client = Self::try_connect(address)?;
-        let Socket::Tcp(stream) = client.socket else { unreachable!("it is connected over TCP") };
+        Self::try_connect(address)?.try_secure(name, config)
+    }
+
+    /// Completes a TLS handshake over this connection, which must be one over TCP.
+    pub fn try_secure(mut self, name: &str, config: &Arc<ClientConfig>) -> io::Result<Self> {
+        let Socket::Tcp(stream) = self.socket else { panic!("not a TCP connection") };
         // A tick would end the handshake.
         stream.set_read_timeout(Some(DEADLINE))?;
         let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -31,8 +35,8 @@ impl Client {
             stream.conn.complete_io(&mut stream.sock)?;
         }
         stream.sock.set_read_timeout(Some(TICK))?;
-        client.socket = Socket::Tls(Box::new(stream));
-        Ok(client)
+        self.socket = Socket::Tls(Box::new(stream));
+        Ok(self)
     }
 
     /// Returns the TLS session.

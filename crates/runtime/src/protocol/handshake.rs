@@ -111,13 +111,6 @@ impl Handshake {
         }
     }
 
-    /// Ends the connection unless its handshake has begun: the peer would take that for an error of
-    /// the server.
-    pub(crate) fn drain(&mut self, has_input: bool) -> bool {
-        self.is_over |= !has_input && !self.tls.has_begun() && self.stage == Stage::Shaking;
-        self.is_over
-    }
-
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if let Stage::Lingering(until) = self.stage { Some(until) } else { None }
     }

@@ -236,13 +236,14 @@ impl Guest {
     }
 
     /// Called while the server drains, before the connection waits. Returns whether the connection
-    /// ends instead, because nothing has begun on it.
+    /// ends instead, because it is idle.
     #[cold]
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
         match self {
-            Self::Preamble(preamble) => preamble.drain(has_input),
+            // The peer has only just connected, and would take the end for an error.
+            Self::Preamble(_) => false,
             #[cfg(feature = "tls")]
-            Self::Handshake(handshake) => handshake.drain(has_input),
+            Self::Handshake(_) => false,
             Self::Http(http) => http.drain(has_input),
             Self::Raw(raw) => raw.drain(),
         }

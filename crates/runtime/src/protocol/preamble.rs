@@ -41,11 +41,6 @@ impl Preamble {
         self.is_over = true;
     }
 
-    pub(crate) fn drain(&mut self, has_input: bool) -> bool {
-        self.is_over |= !has_input;
-        self.is_over
-    }
-
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         self.next.take().map(Successor::Guest)
     }

@@ -27,8 +27,8 @@ const PIPELINE_TURN: Duration = Duration::from_millis(1);
 /// The clock is read once for so many requests of a pipeline.
 const REQUESTS_PER_CHECK: u64 = 8;
 
-/// How long a head that has begun may take while the server drains. Its request is not accepted
-/// yet, and a head normally arrives within a few round trips.
+/// How long a head that has begun, or the first one of a connection, may take while the server
+/// drains. Its request is not accepted yet, and a head normally arrives within a few round trips.
 const DRAIN_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a connection lingers at most while the server drains. The last bytes of a response
@@ -372,8 +372,7 @@ impl Worker<'_> {
     }
 
     /// Called while the server drains, before the connection waits. Returns whether the connection
-    /// ends instead, because nothing has begun on it. Shortens the deadline of a head that has
-    /// begun.
+    /// ends instead, because it is idle. Shortens the deadline of a head that is expected.
     #[cold]
     fn drain(&self, connection: &mut Connection, has_input: bool) -> bool {
         if connection.guest.drain(has_input) {

@@ -224,13 +224,15 @@ impl Http {
         }
     }
 
-    /// Ends the connection if it is idle, between two requests or before the first, or the response
-    /// if it has no end of its own. Returns whether something ends.
+    /// Ends the connection if it is idle between two requests, or the response if it has no end of
+    /// its own. Returns whether something ends. The first request of a connection may be on its
+    /// way.
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
         if self.stop_pushing() {
             return true;
         }
-        let is_idle = matches!(self.stage, Stage::Head) && !has_input;
+        let is_idle =
+            matches!(self.stage, Stage::Head) && !has_input && self.head == HeadDeadline::Idle;
         if is_idle {
             self.close(CloseReason::Shutdown, false);
         }
