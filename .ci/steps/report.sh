@@ -29,6 +29,18 @@ absent() {
     fi
 }
 
+# Below this many KiB of free space, the builds of finished steps are deleted. All builds together
+# need 20 GiB.
+room=$((30 * 1024 * 1024))
+
+# done_with FOLDER...: deletes folders below the target folder that no later step needs, if space is
+# short. Otherwise they stay, and make the next run faster.
+done_with() {
+    local free
+    free=$(df -Pk "$target" | awk 'NR == 2 { print $4 }')
+    [ "$free" -ge "$room" ] || (cd "$target" && rm -rf -- "$@")
+}
+
 # Prints what failed tests wrote, or the end of the log if the step failed for another reason.
 failures_in() {
     if grep -qE '^---- .* ----$' "$1"; then
