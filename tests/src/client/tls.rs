@@ -24,6 +24,10 @@ impl Client {
     }
 
     /// Completes a TLS handshake over this connection, which must be one over TCP.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket and of the session.
     pub fn try_secure(mut self, name: &str, config: &Arc<ClientConfig>) -> io::Result<Self> {
         let Socket::Tcp(stream) = self.socket else { panic!("not a TCP connection") };
         // A tick would end the handshake.
