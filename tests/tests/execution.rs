@@ -190,12 +190,12 @@ fn a_wait_in_middleware_or_in_an_extractor_is_measured() {
     }
 }
 
-/// A site whose `/changes` waits while `is_waiting` is set.
-fn changes(is_waiting: &Arc<AtomicBool>) -> TestServer {
+/// A site whose `/changes` waits for this time while `is_waiting` is set.
+fn changes(is_waiting: &Arc<AtomicBool>, wait: Duration) -> TestServer {
     let is_waiting = Arc::clone(is_waiting);
     TestServer::start(move |request: Request| {
         if is_waiting.load(Ordering::Relaxed) {
-            thread::sleep(MILLISECOND);
+            thread::sleep(wait);
         }
         site(request)
     })
@@ -205,7 +205,7 @@ fn changes(is_waiting: &Arc<AtomicBool>) -> TestServer {
 fn a_route_that_stops_waiting_comes_back_to_the_loops() {
     let _alone = one_at_a_time();
     let is_waiting = Arc::new(AtomicBool::new(true));
-    let server = changes(&is_waiting);
+    let server = changes(&is_waiting, MILLISECOND);
     let load = Load::start(server.address(), 8, "/changes");
     load.goes_on_until("the route leaves the loops", || server.metrics().routes_learned >= 1);
     load.each_reaches(20);
@@ -221,10 +221,33 @@ fn a_route_that_stops_waiting_comes_back_to_the_loops() {
 }
 
 #[test]
+fn a_database_that_becomes_slow_is_known_within_a_tenth_of_a_second() {
+    let _alone = one_at_a_time();
+    for wait in [SHORT, MILLISECOND, MILLISECOND * 20] {
+        eventually("a server learns it in time", || {
+            let is_waiting = Arc::new(AtomicBool::new(false));
+            let server = changes(&is_waiting, wait);
+            let load = Load::start(server.address(), 16, "/changes");
+            // Long enough for all credit that quick calls earn.
+            load.reaches(5000);
+            let is_known = || server.route("/changes").runs == Runs::OnPool;
+            let was_quick = !is_known();
+            is_waiting.store(true, Ordering::Relaxed);
+            let changed = Instant::now();
+            load.goes_on_until("the route leaves the loops", is_known);
+            let took = changed.elapsed();
+            load.stop();
+            println!("a wait of {wait:?} is known after {took:?}");
+            was_quick && took < Duration::from_millis(100)
+        });
+    }
+}
+
+#[test]
 fn a_route_that_waits_in_long_phases_moves_about_once_per_phase() {
     let _alone = one_at_a_time();
     let is_waiting = Arc::new(AtomicBool::new(true));
-    let server = changes(&is_waiting);
+    let server = changes(&is_waiting, MILLISECOND);
     let load = Load::start(server.address(), 8, "/changes");
     for phase in 0..6 {
         is_waiting.store(phase % 2 == 0, Ordering::Relaxed);

@@ -70,6 +70,31 @@ fn medium_calls_count_once_a_sample_has_shown_a_wait() {
     assert!(returns_after(&routes, key, timed(14)).is_some_and(|calls| calls <= 4));
 }
 
+/// What decision 17 says of systems without thread clocks.
+#[test]
+fn without_thread_clocks_only_catches_and_long_calls_teach() {
+    let (routes, key) = (Routes::new(), ExecutionKey::numbered(KEY));
+    let mut on_loop = OnLoop::default();
+    let busy = Others { are_ready: true, per_second: 10_000 };
+    let sample = |on_loop: &mut OnLoop, took| routes.record_on_loop(key, on_loop, took, busy);
+    // These calls may have waited, computed or been preempted.
+    for _ in 0..1000 {
+        assert_eq!(sample(&mut on_loop, timed(900)), None);
+    }
+    assert!(!routes.may_block(Route::learned(key)));
+    let caught = |on_loop: &mut OnLoop| routes.caught(key, on_loop, Duration::from_millis(5));
+    assert!((0..3).any(|_| caught(&mut on_loop)), "the watchdog still teaches");
+    assert!(routes.may_block(Route::learned(key)));
+    // On the pool, calls of more than a millisecond show that the route should stay there, as soon
+    // as one of them was a sample.
+    assert!(!routes.record_on_pool(key, timed(5000), 16));
+    for _ in 0..1000 {
+        assert!(!routes.ran_on_pool(key, timed(14)));
+        assert!(!routes.ran_on_pool(key, timed(5000)));
+    }
+    assert!((1..1 << 17).any(|_| routes.ran_on_pool(key, timed(14))), "quick calls bring it back");
+}
+
 #[test]
 fn slow_calls_are_ignored_until_one_was_quick() {
     let (routes, key) = on_the_pool();
