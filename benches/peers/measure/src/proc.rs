@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
-use nix::unistd::{SysconfVar, sysconf};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// CPU time of a process, threads that have ended included.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,8 +19,8 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Adds up the process and those it started. The unit is a clock tick, usually 10 ms: measure
-    /// for seconds.
+    /// Adds up the process and those it started. The sum of user and system time is exact; how it is
+    /// divided is known to a clock tick, usually 10 ms.
     pub fn of(pid: u32) -> io::Result<Self> {
         let mut time = Self::of_one(pid)?;
         for child in descendants(pid) {
@@ -45,7 +46,18 @@ impl CpuTime {
         let [user, system] = ticks[..] else {
             return Err(io::Error::other(format!("/proc/{pid}/stat has another form")));
         };
-        Ok(Self { user: from_ticks(user), system: from_ticks(system) })
+        let in_ticks = Self { user: from_ticks(user), system: from_ticks(system) };
+        Ok(in_ticks.of_total(exact_total(pid)?))
+    }
+
+    /// Divides a more exact total as this time is divided.
+    fn of_total(self, total: Duration) -> Self {
+        let ticks = self.total();
+        if ticks.is_zero() {
+            return Self { user: Duration::ZERO, system: total };
+        }
+        let user = total.mul_f64(self.user.as_secs_f64() / ticks.as_secs_f64()).min(total);
+        Self { user, system: total - user }
     }
 
     pub fn total(self) -> Duration {
@@ -53,11 +65,16 @@ impl CpuTime {
     }
 
     pub fn since(self, before: Self) -> Self {
-        Self {
-            user: self.user.saturating_sub(before.user),
-            system: self.system.saturating_sub(before.system),
-        }
+        let total = self.total().saturating_sub(before.total());
+        let user = self.user.saturating_sub(before.user).min(total);
+        Self { user, system: total - user }
     }
+}
+
+/// The CPU time of a process in nanoseconds, threads that have ended included. What `/proc` shows is
+/// cut to ticks: in a second of few requests, one tick is a tenth of the sum.
+fn exact_total(pid: u32) -> io::Result<Duration> {
+    Ok(clock_getcpuclockid(Pid::from_raw(pid.cast_signed()))?.now()?.into())
 }
 
 /// The processes that this one started, and those that they did.
@@ -192,4 +209,45 @@ fn from_ticks(ticks: u64) -> Duration {
 
 fn from_timeval(time: TimeVal) -> Duration {
     Duration::from_micros((time.tv_sec() * 1_000_000 + time.tv_usec()).cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_known_to_less_than_a_tick() {
+        let before = CpuTime::of_one(process::id()).unwrap();
+        let started = Instant::now();
+        // Other tests may compute in the same process, so only the lower bound is certain.
+        while CpuTime::of_one(process::id()).unwrap().since(before).total().is_zero() {
+            assert!(started.elapsed() < Duration::from_secs(5), "computing takes no time");
+        }
+        let passed = CpuTime::of_one(process::id()).unwrap().since(before).total();
+        assert_ne!(passed.subsec_nanos() % 1_000_000, 0, "{passed:?} is a number of ticks");
+    }
+
+    #[test]
+    fn a_total_is_divided_like_the_ticks() {
+        let [one, three] = [1, 3].map(Duration::from_secs);
+        let ticks = CpuTime { user: one, system: three };
+        let exact = ticks.of_total(Duration::from_micros(4_008_000));
+        assert_eq!(exact.user, Duration::from_micros(1_002_000));
+        assert_eq!(exact.total(), Duration::from_micros(4_008_000));
+        let exact = CpuTime::default().of_total(one);
+        assert_eq!((exact.user, exact.system), (Duration::ZERO, one));
+    }
+
+    #[test]
+    fn a_difference_has_the_exact_total() {
+        let ms = Duration::from_millis;
+        // The division of the earlier time was further off than the whole difference.
+        let [before, after] = [(14, 14), (10, 20)]
+            .map(|(user, system)| CpuTime { user: ms(user), system: ms(system) });
+        let passed = after.since(before);
+        assert_eq!((passed.total(), passed.user), (ms(2), Duration::ZERO));
+    }
 }

@@ -6,7 +6,7 @@ use crate::scenario::{Group, PAIR_COLUMNS, Scenario, Who, load, pair, plain};
 
 pub const WAITS: Group = Group {
     name: "waits",
-    asks: "Handlers that wait for each of eight times, on 64 and on 400 connections.",
+    asks: "Handlers that wait for each of nine times, on 64 and on 400 connections.",
     scenarios: ALONE,
 };
 
@@ -56,6 +56,7 @@ waits![
     ("1ms", "1 ms", 1_000),
     ("2ms", "2 ms", 2_000),
     ("5ms", "5 ms", 5_000),
+    ("10ms", "10 ms", 10_000),
     ("20ms", "20 ms", 20_000),
     ("100ms", "100 ms", 100_000),
 ];
