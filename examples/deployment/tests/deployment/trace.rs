@@ -18,9 +18,11 @@ struct Name {
     application_name: String,
 }
 
-/// Returns the names of the transactions that wait for a lock.
+/// Returns the names of the requests whose transactions wait for a lock. An instance that has just
+/// started may wait for one too, without a request.
 fn names_of_waiting(connection: &mut PgConnection) -> Vec<String> {
-    let query = "SELECT application_name FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let query = "SELECT application_name FROM pg_stat_activity \
+                 WHERE wait_event_type = 'Lock' AND application_name LIKE '%/%'";
     let names = sql_query(query).get_results::<Name>(connection).unwrap();
     names.into_iter().map(|name| name.application_name).collect()
 }
