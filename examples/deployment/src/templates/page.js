@@ -31,9 +31,15 @@ document.querySelector("#logout")?.addEventListener("click", async () => {
   if (await send("/api/logout")) location.reload();
 });
 
+// The feed begins with recent notes, so that none is missed between the page and the feed. Most of
+// them are shown already.
+const notes = document.querySelector("#notes");
+
 new EventSource("/feed").addEventListener("note", (event) => {
   const note = JSON.parse(event.data);
+  if (notes.querySelector(`[data-id="${note.id}"]`)) return;
   const item = document.createElement("li");
+  item.dataset.id = note.id;
   item.textContent = `${note.author}: ${note.text}`;
-  document.querySelector("#notes").prepend(item);
+  notes.prepend(item);
 });

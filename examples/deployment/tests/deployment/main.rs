@@ -6,6 +6,7 @@
 mod container;
 mod exercise;
 mod metrics;
+mod page;
 mod postgres;
 mod proxies;
 mod trace;
