@@ -55,6 +55,7 @@ struct Held {
     spooled: AtomicU64,
     /// Seats by route. Routes may share a count, which keeps them together.
     seats: [AtomicU32; SEAT_COUNTS],
+    all_seats: AtomicUsize,
     vital_seats: AtomicUsize,
 }
 
@@ -188,6 +189,12 @@ impl ClientConnection {
         &self.held.seats[route % SEAT_COUNTS]
     }
 
+    /// As [`seats`](Self::seats), for all routes together.
+    #[inline]
+    pub(crate) fn all_seats(&self) -> &AtomicUsize {
+        &self.held.all_seats
+    }
+
     /// As [`seats`](Self::seats), for those that are reserved for vital requests.
     pub(crate) fn vital_seats(&self) -> &AtomicUsize {
         &self.held.vital_seats
@@ -221,7 +228,7 @@ fn is_one_more(count: &AtomicUsize, max: usize) -> bool {
 /// Returns the address that stands for the client: an IPv4 address, or an IPv6 network of 64 bits,
 /// which is the smallest network that a subscriber gets.
 fn client_of(address: IpAddr) -> ClientId {
-    match address.to_canonical() {
+    match ipv4_behind_nat64(address).unwrap_or_else(|| address.to_canonical()) {
         IpAddr::V6(address) => {
             IpAddr::V6(Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)))
         }
@@ -229,11 +236,20 @@ fn client_of(address: IpAddr) -> ClientId {
     }
 }
 
+/// Returns the IPv4 address of a client that reaches an IPv6-only host through a translator with the
+/// well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1). All of IPv4 is in that one network.
+fn ipv4_behind_nat64(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(address) = address else { return None };
+    let [0x64, 0xff9b, 0, 0, 0, 0, ..] = address.segments() else { return None };
+    let [.., a, b, c, d] = address.octets();
+    Some(IpAddr::from([a, b, c, d]))
+}
+
 /// Returns whether an address cannot be the source of packets from the open internet. That holds
 /// for this machine, for private networks, and for the address space between a carrier or cloud and
 /// its customers (RFC 6598).
 fn is_private(address: IpAddr) -> bool {
-    match address.to_canonical() {
+    match ipv4_behind_nat64(address).unwrap_or_else(|| address.to_canonical()) {
         IpAddr::V4(address) => {
             let [first, second, ..] = address.octets();
             let is_shared = first == 100 && second & 0b1100_0000 == 64;
@@ -293,6 +309,10 @@ mod tests {
             ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
             ("::ffff:192.0.2.1", "192.0.2.1", true),
             ("::ffff:192.0.2.1", "::ffff:192.0.2.2", false),
+            ("64:ff9b::192.0.2.1", "64:ff9b::192.0.2.2", false),
+            ("64:ff9b::192.0.2.1", "192.0.2.1", true),
+            // A network-specific prefix (RFC 6052, section 2.2) cannot be recognised.
+            ("64:ff9b:1::192.0.2.1", "64:ff9b:1::192.0.2.2", true),
         ] {
             assert_eq!(client_of(address(a)) == client_of(address(b)), is_same, "{a} and {b}");
         }
@@ -313,6 +333,8 @@ mod tests {
             ("192.0.2.1", false),
             ("::ffff:10.1.2.3", true),
             ("::ffff:192.0.2.1", false),
+            ("64:ff9b::192.0.2.1", false),
+            ("64:ff9b::10.1.2.3", true),
             ("::1", true),
             ("fd00::1", true),
             ("fe80::1", true),

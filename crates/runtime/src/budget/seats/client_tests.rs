@@ -123,8 +123,17 @@ fn one_client_has_two_thirds_of_the_seats_and_leaves_the_rest_to_others() {
 fn a_client_that_hangs_in_one_route_has_seats_for_another() {
     let test = TestSeats::new(512, 10_000, LONG);
     assert_eq!(test.fill(route(1), 'a'), 342);
-    assert_eq!(test.fill(route(2), 'a'), 114);
-    assert_eq!([3, 4, 5, 6].map(|other| test.enter(route(other), "ab")), ["++"; 4]);
+    assert_eq!([2, 3, 4, 5].map(|other| test.enter(route(other), "ab")), ["++"; 4]);
+}
+
+#[test]
+fn one_client_leaves_a_ninth_of_the_seats_however_many_routes_it_hangs_in() {
+    let test = TestSeats::new(512, 10_000, LONG);
+    let taken: Vec<_> = (1..=20).map(|number| test.fill(route(number), 'a')).collect();
+    assert_eq!((taken[0], taken.iter().sum::<usize>()), (342, 456), "{taken:?}");
+    assert_eq!(test.enter(route(21), "ab"), ".+");
+    assert_eq!(test.leave(route(1), 'a'), None, "the seat that it returns is one of the others'");
+    assert_eq!(test.fill(route(22), 'b'), 38, "two thirds of the rest");
 }
 
 #[test]

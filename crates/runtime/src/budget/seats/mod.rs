@@ -9,7 +9,7 @@
 //! queues are served in turns, and so are the clients within each queue.
 //!
 //! The same rule, with a smaller share, holds for each counted client in a route: one client has at
-//! most two thirds of the seats there.
+//! most two thirds of the seats there, and eight of nine seats in all routes together.
 //!
 //! A request that [uses](crate::Permits) a counted resource needs a permit beside its seat. It
 //! waits for both in the same queue.

@@ -12,9 +12,14 @@ use crate::execution::key::ExecutionKey;
 const ROUTE_SHARE: usize = 8;
 
 /// A counted client may have this many times the free seats for one route. Many people may share an
-/// address, so this leaves a third of the seats to others and not more. Seats for its other routes
-/// do not count: a route that hangs must not take them from the same client either.
+/// address, so this leaves a third of the seats to others and not more.
 const CLIENT_SHARE: usize = 2;
+
+/// A counted client may have this many times the free seats for all its routes together: as many as
+/// a route may have. It is more than its share of one route, because a route that hangs must not
+/// take the others from the same client. Without this bound, a client that hangs in sixteen routes
+/// would have all but fifteen of 512 seats.
+const CLIENT_TOTAL_SHARE: usize = ROUTE_SHARE;
 
 /// The vital seats that one counted client may have.
 const VITAL_PER_CLIENT: usize = VITAL_SEATS / 2;
@@ -30,7 +35,10 @@ pub(super) const fn route_may_take(taken: usize, free: usize) -> bool {
 /// Returns whether a client may take one more of the `free` seats for a route.
 #[inline]
 pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: usize) -> bool {
-    client.is_none_or(|client| seats_of(client, key) < free.saturating_mul(CLIENT_SHARE))
+    client.is_none_or(|client| {
+        seats_of(client, key) < free.saturating_mul(CLIENT_SHARE)
+            && client.all_seats().load(Ordering::Relaxed) < free.saturating_mul(CLIENT_TOTAL_SHARE)
+    })
 }
 
 /// Counts one more seat of a client.
@@ -38,6 +46,7 @@ pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: usize
 pub(super) fn count_taken(client: Client<'_>, key: ExecutionKey) {
     if let Some(client) = client {
         client.seats(key.index()).fetch_add(1, Ordering::Relaxed);
+        client.all_seats().fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -46,6 +55,7 @@ pub(super) fn count_taken(client: Client<'_>, key: ExecutionKey) {
 pub(super) fn count_released(client: Client<'_>, key: ExecutionKey) {
     if let Some(client) = client {
         client.seats(key.index()).fetch_sub(1, Ordering::Relaxed);
+        client.all_seats().fetch_sub(1, Ordering::Relaxed);
     }
 }
 
