@@ -272,11 +272,15 @@ fn slow_failed_and_refused_requests_have_a_story() {
     let mut holder = Client::connect(app.local_addr());
     holder.send("GET /gate/planted HTTP/1.1\r\nHost: a\r\n\r\n");
     gate.holds(1);
-    assert_eq!(Client::connect(app.local_addr()).get("/gate/planted").status, 503);
+    let refused = Client::connect(app.local_addr()).get("/gate/planted");
+    assert_eq!(refused.status, 503);
+    // No middleware ran, but there is an ID.
+    let id = refused.header("x-request-id").unwrap();
     eventually("the refused request says who held the thread", || {
         recent().lines().any(|line| {
             line.starts_with("GET /gate/{secret}: 503 after")
                 && line.contains("most are held by GET /gate/{secret} (1)")
+                && line.contains(&format!("request {id}"))
         })
     });
     gate.open();

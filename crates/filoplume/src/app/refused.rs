@@ -11,6 +11,7 @@ use crate::core::asked::Asked;
 use crate::core::context::Context;
 use crate::core::engine_refusal::EngineRefusal;
 use crate::core::error::Error;
+use crate::core::route::CompiledRoute;
 use crate::error_response::render;
 
 /// The contents of `503` responses. They are rendered when the app is built, so that refusing many
@@ -31,9 +32,22 @@ impl BuiltApp {
     /// Answers a request that the engine refuses. Runs on an event loop. The engine adds
     /// `Retry-After`.
     pub(crate) fn refused(&self, request: &Request, refused: &Refused<'_>) -> Response {
+        let route = request.route().and_then(|number| self.table.route(number));
+        let mut response = self.render_refusal(request, refused, route);
+        if let Some(route) = route {
+            route.options.mark_refusal(request, &mut response);
+        }
+        response
+    }
+
+    fn render_refusal(
+        &self,
+        request: &Request,
+        refused: &Refused<'_>,
+        route: Option<&CompiledRoute>,
+    ) -> Response {
         let asked = Asked::of(request, self.settings.is_development);
         if self.settings.is_development {
-            let route = request.route().and_then(|number| self.table.route(number));
             let context = Context { router: self, settings: &self.settings, route, asked: &asked };
             let error =
                 EngineRefusal { reason: refused.reason(), because: refused.because().to_string() };

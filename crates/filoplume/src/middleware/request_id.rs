@@ -7,7 +7,7 @@ use crate::core::context::Context;
 use crate::core::error::Result;
 use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
-use crate::core::options::RouteOptions;
+use crate::core::options::{MarksRefusals, RouteOptions};
 pub use crate::core::request_id::RequestId;
 use crate::extract::ExtensionRejection;
 use crate::middleware::catch_panic::run_catching_panics;
@@ -33,6 +33,9 @@ use crate::observe::RequestIdHeader;
 /// An ID consists of 32 hexadecimal digits. It is unique and does not tell how many requests there
 /// were. It is not a secret: responses and logs show it, and whoever knows some IDs of a server may
 /// compute others.
+///
+/// A request of a route that is refused with a `503` before any middleware runs, because the server
+/// is overloaded, has an ID in its response too.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
     /// What was given as a name if it is none.
@@ -127,6 +130,19 @@ impl Middleware for RequestIds {
         if let Err(name) = &self.header {
             options.mistake(format!("RequestIds: `{}` is not a header name", name.escape_debug()));
         }
+        options.mark_refusals(self.clone());
+    }
+}
+
+impl MarksRefusals for RequestIds {
+    fn mark(&self, request: &Request, response: &mut Response) {
+        let Ok(name) = &self.header else { return };
+        match self.incoming(name, request) {
+            // An ID consists of characters that are allowed in a header.
+            Some(id) => _ = response.set_header(name.as_str(), id.as_bytes()),
+            None => response.headers_mut().insert_hex(name, random_request_id()),
+        }
+        self.tell_header(name, response);
     }
 }
 

@@ -242,6 +242,38 @@ fn refusals_of_the_engine_look_like_errors_of_the_app() {
 }
 
 #[test]
+fn a_refused_request_has_an_id_although_no_middleware_runs() {
+    let ids = middleware::RequestIds::new;
+    let id_in = |answer: &str, header: &str| {
+        let fields =
+            answer.lines().filter_map(|line| line.strip_prefix(header)?.strip_prefix(": "));
+        fields.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_new = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let sent = [("GET /query", "*/*\r\nX-Request-Id: mine\r\nTrace: its"), ("GET /query", "*/*")];
+    for is_development in [false, true] {
+        let app = || App::new().development(is_development);
+        let answers = ask_while_full(app().with(ids()), &sent);
+        let found: Vec<_> = answers.iter().map(|answer| id_in(answer, "x-request-id")).collect();
+        let [[first], [second]] = [&found[0][..], &found[1][..]] else { panic!("{answers:?}") };
+        assert!(is_new(first) && is_new(second) && first != second, "{found:?}");
+
+        let answers = ask_while_full(app().with(ids().trust_incoming(true)), &sent);
+        assert_eq!(id_in(&answers[0], "x-request-id"), ["mine"]);
+        assert!(is_new(&id_in(&answers[1], "x-request-id")[0]), "{answers:?}");
+
+        // The outermost one decides, as for other requests.
+        let renamed = app().with(ids().header("trace").trust_incoming(true)).with(ids());
+        let answers = ask_while_full(renamed, &sent[..1]);
+        assert_eq!(id_in(&answers[0], "trace"), ["its"]);
+        assert!(id_in(&answers[0], "x-request-id").is_empty(), "{answers:?}");
+
+        let answers = ask_while_full(app(), &sent);
+        assert!(answers.iter().all(|answer| id_in(answer, "x-request-id").is_empty()));
+    }
+}
+
+#[test]
 fn the_app_can_present_refusals_and_may_fail() {
     let requests = [("GET /query", "*/*"), ("GET /query", "*/*")];
     let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
