@@ -19,8 +19,8 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Adds up the process and those it started. The sum of user and system time is exact; how it is
-    /// divided is known to a clock tick, usually 10 ms.
+    /// Adds up the process and those it started. The sum of user and system time is exact; how it
+    /// is divided is known to a clock tick, usually 10 ms.
     pub fn of(pid: u32) -> io::Result<Self> {
         let mut time = Self::of_one(pid)?;
         for child in descendants(pid) {
@@ -71,8 +71,8 @@ impl CpuTime {
     }
 }
 
-/// The CPU time of a process in nanoseconds, threads that have ended included. What `/proc` shows is
-/// cut to ticks: in a second of few requests, one tick is a tenth of the sum.
+/// The CPU time of a process in nanoseconds, threads that have ended included. What `/proc` shows
+/// is cut to ticks: in a second of few requests, one tick is a tenth of the sum.
 fn exact_total(pid: u32) -> io::Result<Duration> {
     Ok(clock_getcpuclockid(Pid::from_raw(pid.cast_signed()))?.now()?.into())
 }
