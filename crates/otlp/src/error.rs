@@ -1,4 +1,4 @@
-//! What can be wrong with settings.
+//! The error of an exporter that could not be started.
 
 use std::fmt;
 

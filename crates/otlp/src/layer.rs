@@ -1,4 +1,4 @@
-//! Where `tracing` reports spans and events.
+//! The layer of `tracing-subscriber` that receives spans and events.
 
 use std::fmt;
 use std::sync::Arc;

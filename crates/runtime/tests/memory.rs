@@ -82,7 +82,7 @@ fn echo() -> (impl TcpService, mpsc::Receiver<Sender>) {
 #[test]
 fn queues_of_peers_that_do_not_read_stay_within_the_budget() {
     const MEMORY: usize = 2 << 20;
-    /// What the connections keep themselves, 4 KiB each, and the output at hand.
+    /// What the connections keep themselves, 4 KiB each, and unsent output.
     const UNDER_WAY: usize = 1 << 20;
 
     let (path, (service, senders)) = (SocketPath::new(), echo());

@@ -68,6 +68,34 @@ fn the_guide_lists_the_optional_extractors() {
     assert_eq!(listed(&guide, "It is possible for"), implemented, "docs/guide/handlers.md");
 }
 
+/// The first table says what holds, the second what longer runs have found.
+#[test]
+fn every_fuzz_target_is_in_both_tables() {
+    let page = read("docs/testing.md");
+    let rows = |header: &str| {
+        let table = page.split_once(header).map(|(_, rest)| rest).unwrap_or_default();
+        table.split("\n\n").next().unwrap_or_default().to_owned()
+    };
+    let tables = [rows("| target | what holds |"), rows("| target | executions | found |")];
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| {
+        let name = entry.unwrap().file_name();
+        format!("crates/{}/fuzz/fuzz_targets", name.to_str().unwrap())
+    });
+    let targets: Vec<File> = folders
+        .filter(|path| root().join(path).is_dir())
+        .flat_map(|path| rust_files(&path))
+        .collect();
+    assert!(targets.len() > 10, "only {} fuzz targets are found", targets.len());
+    let mut found = Vec::new();
+    for File { path, .. } in targets {
+        let name = path.rsplit('/').next().unwrap().trim_end_matches(".rs");
+        if !tables.iter().all(|table| table.contains(&format!("\n| `{name}`"))) {
+            found.push(format!("{path} is not in both tables of docs/testing.md"));
+        }
+    }
+    none(&found);
+}
+
 /// The lists of features name all of them, and none that does not exist.
 #[test]
 fn the_lists_of_features_are_complete() {

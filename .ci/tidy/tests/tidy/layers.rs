@@ -229,7 +229,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
         ".ci/tidy/tests/tidy",
         &[
             &["source"],
-            &["decisions", "dependencies", "documents", "imports", "layout", "words"],
+            &["decisions", "dependencies", "documents", "imports", "layout", "mistakes", "words"],
             &["layers"],
         ],
     ),

@@ -8,5 +8,6 @@ mod documents;
 mod imports;
 mod layers;
 mod layout;
+mod mistakes;
 mod source;
 mod words;

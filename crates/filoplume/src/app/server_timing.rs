@@ -1,4 +1,4 @@
-//! Which clients are shown where the time of their request went: see
+//! The setting for `Server-Timing`, which shows clients where the time of their request went: see
 //! [`App::server_timing`](super::App::server_timing).
 
 use filoplume_runtime::{Exchange, Request, Response};

@@ -130,7 +130,9 @@
       before = last;
       recent.push(last);
       // One may be older, so that the window is full.
-      while (recent.length > 1 && snapshot.uptime_s - recent[1].uptime_s >= WINDOW_S) recent.shift();
+      while (recent.length > 1 && snapshot.uptime_s - recent[1].uptime_s >= WINDOW_S) {
+        recent.shift();
+      }
     }
     if (!last) before = null;
     last = snapshot;
@@ -375,7 +377,8 @@
     keep(body('routes'), shown, routeKey, routeRow, fillRoute);
     say('routes-empty', all.length > 0 ? 'No route matches the filter.' : 'No request yet.');
     const hidden = now.routes_known > all.length ? ` of ${count(now.routes_known)}` : '';
-    say('routes-note', all.length > 0 ? `${count(shown.length)}${hidden}, times since the start` : '');
+    const note = `${count(shown.length)}${hidden}, times since the start`;
+    say('routes-note', all.length > 0 ? note : '');
   };
 
   const show = () => {
@@ -451,7 +454,9 @@
       const { status } = await fetch(feedUrl, { method: 'HEAD', cache: 'no-store' });
       if (feed || isPaused) return;
       if (status === 503) state('lost', 'there are too many viewers, trying again');
-      if (status === 401 || status === 403) state('lost', 'not allowed any more: load the page again');
+      if (status === 401 || status === 403) {
+        state('lost', 'not allowed any more: load the page again');
+      }
     } catch {
       // The server is away, which the page says already.
     }

@@ -1,4 +1,4 @@
-//! What is known of the app's requests, as a handler parameter.
+//! The extractor `Observed`: the metrics and reports of the app's requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;

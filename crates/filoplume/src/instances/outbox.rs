@@ -87,7 +87,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Has the subscribing thread woken.
+    /// Wakes the subscribing thread.
     pub(super) fn wake(&self) {
         self.state.lock().must_wake = true;
         self.changed.notify_all();

@@ -1,4 +1,4 @@
-//! What only the console asks for: the routes with the most requests, the calls that run, and the
+//! Values for the console only: the routes with the most requests, the calls that run, and the
 //! time since the start.
 
 use std::cmp::Reverse;

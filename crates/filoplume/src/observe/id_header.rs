@@ -1,4 +1,4 @@
-//! Where a response has the ID of its request.
+//! The name of the header with which a response carries the ID of its request.
 
 use filoplume_runtime::Response;
 use http::HeaderName;

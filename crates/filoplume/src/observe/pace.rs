@@ -1,4 +1,4 @@
-//! How many stories are noted: a flood of failures must not cost more than its responses.
+//! A limit on the stories per second: a flood of failures must not cost more than its responses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

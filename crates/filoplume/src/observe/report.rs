@@ -1,4 +1,4 @@
-//! What is known of the requests of each route, as values for programs.
+//! Reports on the requests of each route, as values for programs.
 
 use std::time::Duration;
 

@@ -183,7 +183,7 @@ impl Outbox {
         queue.frames.bytes() > self.behind_beyond()
     }
 
-    /// Has a sender wait until this socket has taken what waits for it. Returns how long it waits
+    /// Makes a sender wait until this socket is no longer behind. Returns how long the sender waits
     /// at most, or `None` if it does not wait.
     pub(super) fn wait_for(&self, sender: &Arc<Self>) -> Option<Duration> {
         let mut queue = self.queue.lock();

@@ -224,7 +224,7 @@ impl RoomInner {
         result
     }
 
-    /// Has a sender wait until another member has taken what waits for it. Returns how long it
+    /// Makes a sender wait until another member is no longer behind. Returns how long the sender
     /// waits at most, or `None` if it does not wait.
     pub(super) fn wait_for_members(&self, sender: &Arc<Outbox>) -> Option<Duration> {
         let mut members = self.members.lock();

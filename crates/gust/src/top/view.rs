@@ -1,5 +1,5 @@
-//! What is shown: the last snapshots, and what the keys have chosen. It has no terminal and no
-//! clock.
+//! The state of the display: the last snapshots, and what the keys have chosen. It has no terminal
+//! and no clock.
 
 use std::collections::{HashMap, VecDeque};
 

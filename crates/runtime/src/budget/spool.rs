@@ -163,7 +163,7 @@ impl SpoolSpace {
         }
     }
 
-    /// Has long files closed by other threads from now on.
+    /// Lets other threads close long files from now on.
     pub(crate) fn close_by(&self, closer: impl Fn(Box<Stored>) + Send + Sync + 'static) {
         let _ = self.closer.set(Box::new(closer));
     }

@@ -76,8 +76,8 @@ impl Engine {
     }
 }
 
-/// Has a handler told when the peer of its connection, which no loop has at the moment, closes its
-/// direction. `has_end` says that it has done so.
+/// Tells a handler when the peer of its connection closes its direction. No loop has the connection
+/// at the moment. `has_end` says that the peer has closed it already.
 pub(super) fn watch_client(
     loop_handle: &LoopHandle,
     token: usize,

@@ -95,7 +95,7 @@ impl Engine {
         receiver
     }
 
-    /// Has a connection sent to the next process. If it cannot be sent, it is closed.
+    /// Sends a connection to the next process. If it cannot be sent, it is closed.
     #[cold]
     pub(crate) fn hand_over(&self, mut connection: Box<Connection>) {
         // The next process has the same socket, so closing it here would not end a registration.

@@ -1,4 +1,4 @@
-//! What needs a thread of the pool, and waits for a seat.
+//! Work for a thread of the pool, which waits for a seat.
 
 use std::fmt;
 use std::sync::Arc;

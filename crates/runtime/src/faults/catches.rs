@@ -1,4 +1,4 @@
-//! Which call is recorded as blocking when a loop is taken. The test takes it instead of the
+//! Tests of which call is recorded as blocking when a loop is taken. A test takes it, not the
 //! watchdog.
 
 use std::io::{Read, Write};

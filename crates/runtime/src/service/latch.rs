@@ -111,7 +111,7 @@ impl Latch {
         set
     }
 
-    /// Has no callback begin from now on. One that is running is not waited for.
+    /// Prevents callbacks from beginning from now on. One that is running is not waited for.
     pub(crate) fn seal(&self) {
         let callbacks = {
             let mut state = self.state.lock();

@@ -79,8 +79,8 @@ impl Monitor {
     /// wait for an SQLite database, it takes 10 ms more. So call it about once a second, and not on
     /// an event loop. It makes no other thread wait.
     ///
-    /// What a call waits for is as of one moment: [`Stuck`](crate::Stuck), which observes the
-    /// thread for longer, is more exact. The list does not need
+    /// What a call waits for is read once, and may have changed since. [`Stuck`](crate::Stuck)
+    /// observes the thread for longer and is more exact. The list does not need
     /// [`stuck_after`](crate::ServerConfig::stuck_after).
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What a socket has received, without reading it.
+//! Checks of what a socket has received, without reading it.
 
 use std::io;
 use std::mem::MaybeUninit;

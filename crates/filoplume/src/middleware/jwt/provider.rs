@@ -41,7 +41,7 @@ static RING: CryptoProvider = CryptoProvider {
     },
 };
 
-/// Has `jsonwebtoken` use `ring`, unless the program has chosen a provider for its own tokens.
+/// Makes `jsonwebtoken` use `ring`, unless the program has chosen a provider for its own tokens.
 pub(super) fn install() {
     let _ = RING.install_default();
 }

@@ -1,4 +1,4 @@
-//! What the seats know of a request.
+//! The trait of requests that ask for a seat.
 
 use std::sync::Arc;
 

@@ -162,8 +162,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Has the loop's poller report when the peer ends its direction, while another owner works on
-    /// the connection. Costs a system call only if the connection is in no poller.
+    /// Makes the loop's poller report when the peer ends its direction, while another owner works
+    /// on the connection. Costs a system call only if the connection is in no poller.
     pub(crate) fn watch_end(&mut self) -> io::Result<()> {
         match self.mode {
             Mode::Reading | Mode::ReadingAndWriting | Mode::BlockingAndReported => Ok(()),

@@ -30,7 +30,7 @@ impl WatchedClients {
 }
 
 impl EventLoop {
-    /// Has the latch set when the peer of a taken connection closes its direction.
+    /// Arranges that the latch is set when the peer of a taken connection closes its direction.
     #[cold]
     pub(crate) fn watch_client(&mut self, token: usize, latch: Arc<Latch>) {
         if self.slab.missed(token) == Missed::IoAndEnd {

@@ -15,7 +15,7 @@ use crate::service::tcp::Ask;
 use crate::service::{Content, Plan};
 
 impl Worker<'_> {
-    /// Has a request of a guest answered, while its connection goes on.
+    /// Answers a request of a guest, while its connection goes on.
     #[cold]
     #[inline(never)]
     pub(super) fn ask(&mut self, mut connection: Box<Connection>, ask: Ask) -> Flow {

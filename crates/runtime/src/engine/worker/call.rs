@@ -136,8 +136,8 @@ impl Worker<'_> {
         self.respond_rare(ReplyTo { connection, route, stream: None }, &mut response)
     }
 
-    /// Has a request answered by the program, on the pool, or on this thread. The request is passed
-    /// by reference and taken where it is used: it is so large that each move is measurable. For a
+    /// Calls the program for a request, on the pool or on this thread. The request is passed by
+    /// reference and taken where it is used: it is so large that each move is measurable. For a
     /// plain request the rest of the way is compiled on its own; all that `IS_RARE` share one copy.
     #[inline(always)]
     fn call<const IS_RARE: bool>(
@@ -176,7 +176,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a handler told when its client has gone, from now until it returns.
+    /// Tells a handler when its client has gone, from now until it returns.
     #[cold]
     #[inline(never)]
     fn watch_client(&mut self, mut connection: Box<Connection>, latch: &Arc<Latch>) -> Flow {

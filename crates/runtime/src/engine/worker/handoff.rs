@@ -36,8 +36,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a request run by a pool thread, or lets it wait for one. Gives it back if it would wait
-    /// for too long.
+    /// Gives a request to a pool thread, or lets it wait for one. Returns it if it would wait for
+    /// too long.
     #[inline(always)]
     pub(super) fn admit(&mut self, call: Box<Call>) -> Result<(), (Box<Call>, Full)> {
         self.engine.counters.dispatched.increment();
@@ -60,7 +60,7 @@ impl Worker<'_> {
         })
     }
 
-    /// Has work done by a pool thread as soon as a seat is free, and a permit if it needs one.
+    /// Gives work to a pool thread as soon as a seat is free, and a permit if it needs one.
     #[inline]
     fn enter(&self, work: Work) -> Result<(), (Work, Option<Full>)> {
         match self.engine.seats.enter(work.key(), work) {
@@ -76,7 +76,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a vital request run by one of the threads that are reserved for these, unless it needs a
+    /// Gives a vital request to one of the threads that are reserved for these, unless it needs a
     /// permit.
     #[cold]
     fn enter_vital(&self, work: Work) -> Result<(), (Work, Option<Full>)> {
@@ -130,7 +130,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a pool thread continue with a connection whose next step may block.
+    /// Lets a pool thread continue with a connection whose next step may block.
     pub(super) fn resume_on_pool(&mut self, connection: Box<Connection>, route: Route) -> Flow {
         let mut connection = self.flush_and_unload(connection)?;
         // It may wait for a thread for long, and its client may leave meanwhile.
@@ -254,7 +254,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Has an idle connection sent to the next process.
+    /// Sends an idle connection to the next process.
     #[cfg(unix)]
     #[cold]
     pub(super) fn hand_over(&mut self, mut connection: Box<Connection>) -> Outcome {

@@ -10,8 +10,8 @@ use crate::engine::connection::Connection;
 use crate::engine::task::Task;
 
 impl Engine {
-    /// Has the long file of a content closed by a thread of the pool. The thread that drops it may
-    /// be a loop.
+    /// Lets a thread of the pool close the long file of a content. The thread that drops it may be
+    /// a loop.
     pub(crate) fn close_elsewhere(self: &Arc<Self>, stored: Box<Stored>) {
         let Entered::Run(stored) = self.spool.closing.enter(None, stored) else { return };
         if let Err(refused) = self.pool.submit_urgent(Task::CloseFile(Arc::clone(self), stored)) {

@@ -242,7 +242,7 @@ impl Io<'_> {
         has_memory
     }
 
-    /// Has an HTTP service answer a request, as the engine does for a connection of its own: the
+    /// Makes an HTTP service answer a request, as the engine does for a connection of its own: the
     /// handler runs on the loop or on a thread of the pool, waits for a thread and for permits, and
     /// is refused if the server is overloaded. The connection goes on meanwhile, so a protocol may
     /// have several calls at once, as many as it allows its peer. Each is answered once by
