@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::Defect;
 use crate::client::Client;
 use crate::latency::Latencies;
+use crate::noise::Noise;
 
 /// The pause between two requests, so that these clients cause little load.
 const PAUSE: Duration = Duration::from_millis(3);
@@ -37,6 +38,7 @@ enum Asked {
 pub struct Good {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<(Latencies, Vec<String>)>>,
+    noise: Option<Noise>,
 }
 
 /// The results of the clients.
@@ -44,6 +46,7 @@ pub struct Good {
 pub struct Answers {
     latencies: Vec<(Asked, Latencies)>,
     failures: Vec<String>,
+    noise: Duration,
 }
 
 impl Good {
@@ -54,7 +57,8 @@ impl Good {
             let is_over = Arc::clone(&is_over);
             thread::spawn(move || asked.again_and_again(address, &is_over))
         };
-        Self { threads: ASKED.map(start).into_iter().collect(), is_over }
+        let threads = ASKED.map(start).into_iter().collect();
+        Self { is_over, threads, noise: Some(Noise::start()) }
     }
 
     /// Sends requests for `time`.
@@ -68,7 +72,8 @@ impl Good {
     #[track_caller]
     pub fn stop(mut self) -> Answers {
         self.is_over.store(true, Ordering::Relaxed);
-        let mut answers = Answers { latencies: Vec::new(), failures: Vec::new() };
+        let noise = self.noise.take().map_or(Duration::ZERO, Noise::stop);
+        let mut answers = Answers { latencies: Vec::new(), failures: Vec::new(), noise };
         for (asked, thread) in ASKED.into_iter().zip(self.threads.drain(..)) {
             let (latencies, failures) = thread.join().expect("a good client does not panic");
             answers.latencies.push((asked, latencies));
@@ -139,6 +144,11 @@ impl Asked {
 }
 
 impl Answers {
+    /// Returns how much later the responses may be on this machine than on a quiet one.
+    pub(super) fn noise(&self) -> Duration {
+        self.noise
+    }
+
     /// Checks that nothing failed, that the 99th percentile of quick responses is at most
     /// `p99_max`, or `newcomers_max` over new connections, and that no response took longer than
     /// `longest`, or `newcomers_max` if that is more.
@@ -180,7 +190,7 @@ impl fmt::Display for Answers {
             let (p99, longest) = (latencies.p99(), latencies.longest());
             write!(f, "{asked:?} {} p99 {p99:.1?} max {longest:.1?}; ", latencies.count())?;
         }
-        write!(f, "{} failed", self.failures.len())?;
+        write!(f, "noise {:.1?}; {} failed", self.noise, self.failures.len())?;
         self.failures.iter().take(3).try_for_each(|failure| write!(f, "\n        {failure}"))
     }
 }

@@ -23,9 +23,15 @@ pub use site::Site;
 /// How long the good clients measure without an attack.
 const QUIET: Duration = Duration::from_millis(160);
 
-/// Maximum 99th percentile of quick responses. On a quiet machine it is 20 ms. This value is for a
-/// machine that is busy with other tests.
-const P99_MAX: Duration = Duration::from_millis(250);
+/// Maximum 99th percentile of quick responses, beside what the machine is late by itself. Without
+/// optimisation, the engine needs several times as long for the bytes of an attack.
+const P99_MAX: Duration = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 20 });
+
+/// From so much noise on, other programs had the processors for longer than a call may run.
+const DISTURBED: Duration = Duration::from_millis(60);
+
+/// Maximum 99th percentile of quick responses, however busy the machine is.
+const BUSY_P99_MAX: Duration = Duration::from_millis(250);
 
 /// Maximum time of any response, including those of a route that blocks for 50 ms.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -45,7 +51,7 @@ const RECOVERY_MAX: Duration = Duration::from_secs(2);
 pub struct Attack {
     name: &'static str,
     threads_max: usize,
-    newcomers_wait_max: Duration,
+    newcomers_wait_more: Duration,
     unsent_max: usize,
     memory_max: Option<usize>,
     connections_max: Option<usize>,
@@ -57,7 +63,7 @@ impl Attack {
         Self {
             name,
             threads_max: THREADS_MORE_MAX,
-            newcomers_wait_max: P99_MAX,
+            newcomers_wait_more: Duration::ZERO,
             unsent_max: 0,
             memory_max: None,
             connections_max: None,
@@ -71,11 +77,10 @@ impl Attack {
         self
     }
 
-    /// Sets the maximum 99th percentile of responses over new connections, for attacks on
-    /// connections.
+    /// Sets how much longer responses over new connections may take, for attacks on connections.
     #[must_use]
     pub fn newcomers_may_wait(mut self, time: Duration) -> Self {
-        self.newcomers_wait_max = time;
+        self.newcomers_wait_more = time;
         self
     }
 
@@ -190,7 +195,10 @@ impl Report {
     fn check(&self, attack: &Attack) -> Result<(), Defect> {
         if self.threads > self.threads_before + attack.threads_max {
             let (most, before) = (self.threads, self.threads_before);
-            return Err(Defect::cost(format!("{most} threads where {before} were enough")));
+            // The watchdog takes the loop of a thread that other programs keep from running.
+            let is_late = self.during.noise() > DISTURBED;
+            let what = format!("{most} threads where {before} were enough");
+            return Err(Defect { what, is_late });
         }
         let memory_max = self.memory_max + attack.unsent_max;
         if self.memory > memory_max {
@@ -202,8 +210,9 @@ impl Report {
         for (when, answers) in
             [("before", &self.before), ("during", &self.during), ("after", &self.after)]
         {
-            let newcomers_max = if when == "during" { attack.newcomers_wait_max } else { P99_MAX };
-            answers.check(P99_MAX, newcomers_max, LONGEST).map_err(|defect| Defect {
+            let p99_max = (P99_MAX + answers.noise()).min(BUSY_P99_MAX);
+            let more = if when == "during" { attack.newcomers_wait_more } else { Duration::ZERO };
+            answers.check(p99_max, p99_max + more, LONGEST).map_err(|defect| Defect {
                 what: format!("{when} the attack {}", defect.what),
                 ..defect
             })?;

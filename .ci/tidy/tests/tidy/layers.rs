@@ -219,7 +219,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
         &[
             &["browser", "corpus", "process", "stream", "wait"],
             &["client"],
-            &["child", "latency", "load", "server"],
+            &["child", "latency", "load", "noise", "server"],
             &["contents", "gate", "redis", "tls"],
             &["attack", "record_client"],
         ],
