@@ -194,7 +194,9 @@ fn a_failing_disk_is_logged_once_per_response() {
     let cut = plan(2);
     assert!(!site.ask(&get("/plain/long.txt", "")).is_whole);
     drop(cut);
-    assert!(
-        matches!(&lines()[..], [_, line] if line.contains("the reader of a response body failed"))
-    );
+    let lines = lines();
+    let [_, line] = &lines[..] else { panic!("{lines:?}") };
+    for part in ["the reader of a response body failed", "\"GET /plain/{*file}\""] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
 }

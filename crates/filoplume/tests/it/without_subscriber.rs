@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use filoplume::prelude::*;
+use filoplume::response::Reader;
 
 const MS: Duration = Duration::from_millis(1);
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -96,6 +97,34 @@ fn failed_requests_are_on_stderr_with_their_lines() {
         "{stderr}"
     );
     assert!(stderr.contains("calls `Session::configure(options)` in its"), "{stderr}");
+}
+
+/// The disk fails in the middle of a file.
+struct FailingDisk;
+
+impl Read for FailingDisk {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the disk is gone"))
+    }
+}
+
+#[test]
+fn one_response_that_is_cut_short() {
+    let app = App::new()
+        .get("/files/{secret}", || Reader::sized(io::Read::chain(&b"half"[..], FailingDisk), 8))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut response = String::new();
+    send(app.local_addr(), "/files/planted").read_to_string(&mut response).unwrap();
+    assert!(response.ends_with("\r\n\r\nhalf"), "{response}");
+    app.shutdown();
+}
+
+#[test]
+fn a_response_that_is_cut_short_is_on_stderr_with_its_method_and_route() {
+    let stderr = stderr_of("one_response_that_is_cut_short");
+    let line = "GET /files/{secret}: the response was cut short: the disk is gone\n";
+    assert!(stderr.contains(line) && !stderr.contains("planted"), "{stderr}");
 }
 
 /// Ends when its input does, which is at once unless the next test runs it.
