@@ -37,9 +37,8 @@ fn the_guide_quotes_messages_that_exist() {
 fn quotes(row: &str) -> Vec<String> {
     // A `|` of the text is escaped in a table.
     let row = row.replace("\\|", "\0");
-    let mut rest = match row.strip_prefix('|').and_then(|row| row.split('|').nth(1)) {
-        Some(cell) => cell,
-        None => return Vec::new(),
+    let Some(mut rest) = row.strip_prefix('|').and_then(|row| row.split('|').nth(1)) else {
+        return Vec::new();
     };
     let mut found = Vec::new();
     while let Some(start) = rest.find('`') {

@@ -111,7 +111,7 @@ impl Read for FailingDisk {
 #[test]
 fn one_response_that_is_cut_short() {
     let app = App::new()
-        .get("/files/{secret}", || Reader::sized(io::Read::chain(&b"half"[..], FailingDisk), 8))
+        .get("/files/{secret}", || Reader::sized((&b"half"[..]).chain(FailingDisk), 8))
         .start("127.0.0.1:0")
         .unwrap();
     let mut response = String::new();

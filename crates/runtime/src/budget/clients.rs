@@ -237,7 +237,7 @@ fn client_of(address: IpAddr) -> ClientId {
 }
 
 /// Returns the IPv4 address of a client that reaches an IPv6-only host through a translator with
-/// the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1). All of IPv4 is in that one network.
+/// the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1). All of IPv4 is in that network.
 fn ipv4_behind_nat64(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     let [0x64, 0xff9b, 0, 0, 0, 0, ..] = address.segments() else { return None };
