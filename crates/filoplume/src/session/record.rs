@@ -150,5 +150,13 @@ mod tests {
         let mut record = Record::new(0);
         record.values.insert("a".to_owned(), "x".repeat(RECORD_BYTES_MAX).into());
         assert!(record.encode().is_err_and(|error| error.to_string().contains("database")));
+        // The longest one that fits, and one with a byte more.
+        let mut with = |length: usize| {
+            record.values.insert("a".to_owned(), "x".repeat(length).into());
+            record.encode().map(|record| record.len()).ok()
+        };
+        let around = with(0).unwrap();
+        assert_eq!(with(RECORD_BYTES_MAX - around), Some(RECORD_BYTES_MAX));
+        assert_eq!(with(RECORD_BYTES_MAX - around + 1), None);
     }
 }

@@ -297,6 +297,14 @@ fn a_catch_all_of_the_same_prefix_without_the_middleware_is_refused() {
     assert!(own_app(own).is_ok());
 }
 
+/// Below the prefix nothing but the middleware answers, so only its fallback can show the mistake.
+#[test]
+fn the_middleware_of_a_nested_router_without_routes_is_checked() {
+    let router = Router::new().with(middleware::Csrf::new());
+    let message = App::new().nest("/admin", router).start("127.0.0.1:0").unwrap_err().to_string();
+    assert!(message.contains("the fallback of \"/admin/\""), "{message}");
+}
+
 #[test]
 fn a_route_that_is_open_by_accident_is_refused() {
     let users = || Router::new().get("/users", || "users").with(auth());
@@ -332,6 +340,13 @@ fn a_route_that_is_open_by_accident_is_refused() {
                 .nest("/admin", users().with(middleware::SecurityHeaders::new()))
                 .nest("/admin", reports().with(auth())),
             "/admin/reports",
+        ),
+        // Each lacks what the other one has, which is one mistake.
+        (
+            App::new()
+                .nest("/admin", users())
+                .nest("/admin", reports().with(middleware::SecurityHeaders::new())),
+            "/admin/",
         ),
     ];
     for (app, pattern) in refused {

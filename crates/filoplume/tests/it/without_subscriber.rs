@@ -10,6 +10,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use filoplume::Key;
+use filoplume::middleware::{Csrf, CsrfToken, Sessions};
 use filoplume::prelude::*;
 use filoplume::response::Reader;
 
@@ -125,6 +127,29 @@ fn a_response_that_is_cut_short_is_on_stderr_with_its_method_and_route() {
     let stderr = stderr_of("one_response_that_is_cut_short");
     let line = "GET /files/{secret}: the response was cut short: the disk is gone\n";
     assert!(stderr.contains(line) && !stderr.contains("planted"), "{stderr}");
+}
+
+#[test]
+fn two_forms_whose_cookies_were_lost() {
+    let client = App::new()
+        .get("/", |token: CsrfToken| token.to_string())
+        .post("/", || "done")
+        .with(Sessions::in_cookie(Key::generate()).secure(true))
+        .with(Csrf::new())
+        .development(true)
+        .test()
+        .without_cookies();
+    for _ in 0..2 {
+        let token = client.get("/").send().text().to_owned();
+        client.post("/").header("x-csrf-token", &token).send().assert_status(403);
+    }
+}
+
+/// Robots send such forms as well.
+#[test]
+fn forms_whose_secure_cookies_were_lost_are_one_line_on_stderr() {
+    let stderr = stderr_of("two_forms_whose_cookies_were_lost");
+    assert_eq!(stderr.matches("no cookie of this site came with the form").count(), 1, "{stderr}");
 }
 
 /// Ends when its input does, which is at once unless the next test runs it.

@@ -161,18 +161,23 @@ fn a_predicate_decides_and_is_not_called_without_an_origin() {
 }
 
 #[test]
-fn private_network_access_is_opt_in() {
-    let ask = |cors: Cors| {
+fn private_network_access_is_opt_in_and_only_for_requests_that_ask() {
+    let ask = |cors: Cors, asks: Option<&str>| {
         let client = client(cors.allow_origin(APP));
-        let request = client
+        let mut request = client
             .options("/")
             .header("origin", APP)
             .header("access-control-request-method", "GET");
-        let response = request.header("access-control-request-private-network", "true").send();
+        if let Some(asks) = asks {
+            request = request.header("access-control-request-private-network", asks);
+        }
+        let response = request.send();
         response.header("access-control-allow-private-network").map(str::to_owned)
     };
-    assert_eq!(ask(Cors::new()), None);
-    assert_eq!(ask(Cors::new().allow_private_network(true)).as_deref(), Some("true"));
+    let allowing = || Cors::new().allow_private_network(true);
+    assert_eq!(ask(Cors::new(), Some("true")), None);
+    assert_eq!(ask(allowing(), Some("true")).as_deref(), Some("true"));
+    assert_eq!([ask(allowing(), None), ask(allowing(), Some("false"))], [None, None]);
 }
 
 #[test]
