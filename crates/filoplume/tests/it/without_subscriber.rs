@@ -130,7 +130,7 @@ fn a_response_that_is_cut_short_is_on_stderr_with_its_method_and_route() {
 }
 
 #[test]
-fn two_forms_whose_cookies_were_lost() {
+fn three_forms_whose_cookies_were_lost() {
     let client = App::new()
         .get("/", |token: CsrfToken| token.to_string())
         .post("/", || "done")
@@ -139,7 +139,7 @@ fn two_forms_whose_cookies_were_lost() {
         .development(true)
         .test()
         .without_cookies();
-    for _ in 0..2 {
+    for _ in 0..3 {
         let token = client.get("/").send().text().to_owned();
         client.post("/").header("x-csrf-token", &token).send().assert_status(403);
     }
@@ -148,7 +148,7 @@ fn two_forms_whose_cookies_were_lost() {
 /// Robots send such forms as well.
 #[test]
 fn forms_whose_secure_cookies_were_lost_are_one_line_on_stderr() {
-    let stderr = stderr_of("two_forms_whose_cookies_were_lost");
+    let stderr = stderr_of("three_forms_whose_cookies_were_lost");
     assert_eq!(stderr.matches("no cookie of this site came with the form").count(), 1, "{stderr}");
 }
 
