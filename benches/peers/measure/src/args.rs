@@ -218,7 +218,7 @@ mod tests {
     fn a_group_is_all_its_scenarios() {
         let args = typed("--scenarios cpu,mixed_waits").unwrap();
         let scenarios: Vec<_> = args.scenarios.iter().map(|scenario| scenario.name).collect();
-        assert_eq!((scenarios.len(), scenarios[0], scenarios[1]), (9, "cpu", "mixed_50us"));
+        assert_eq!((scenarios.len(), scenarios[0], scenarios[1]), (10, "cpu", "mixed_50us"));
         assert_eq!(typed("--rounds 1").unwrap().scenarios.len(), STANDARD.len());
     }
 
