@@ -1,4 +1,5 @@
-//! How late the machine wakes a thread, which no server can do anything about.
+//! How late the machine wakes a thread. It cannot tell other programs from the load of the test and
+//! from the server, so a bound that allows for it needs a maximum of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
