@@ -16,6 +16,7 @@ use self::schema::{
 use super::segments::{EXPIRED_PER_INSERT, used_share};
 use super::{SessionOwner, SessionStore, now};
 use crate::core::error::{Error, Result};
+use crate::log::Throttle;
 
 /// How long to wait while another process holds the lock of the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,6 +39,9 @@ const SWEPT_MAX: usize = 1000;
 /// Precision of the time of last use, in microseconds. The eviction order does not justify a write
 /// for each request that only reads.
 const USE_PRECISION: i64 = 60 * 1_000_000;
+
+/// A database that cannot be written, such as one on a full disk, fails with each request.
+static UNRECORDED_USES: Throttle = Throttle::new();
 
 /// Sessions in an SQLite file. They survive a restart, and several processes of one machine can
 /// share them.
@@ -250,7 +254,10 @@ impl SessionStore for SqliteStore {
         if !is_used || !(0..USE_PRECISION).contains(&microseconds().saturating_sub(at)) {
             // The session is valid even if its use cannot be recorded.
             if let Err(error) = self.record_use(&mut connection, id) {
-                tracing::warn!(%error, "the use of a session could not be recorded");
+                if let Some(left_out) = UNRECORDED_USES.admit() {
+                    let left_out = left_out.field();
+                    tracing::warn!(%error, left_out, "the use of a session could not be recorded");
+                }
             }
         }
         Ok(Some(record))
