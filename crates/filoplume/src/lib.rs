@@ -109,7 +109,7 @@ pub use filoplume_runtime::{
     Limits, LoopMetrics, Method, Metrics, ParseError, Peer, Permits, Phase, PoolConfig, PoolError,
     PoolMetrics, Ran, Refusal, Request, Response, ResponseBody, RouteMetrics, Runs, Server,
     ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, Stopping, Stopwatch,
-    TaskPool, Timing, Version, Why, pushed, tcp,
+    TaskPool, Timing, Version, Why, client_network, pushed, tcp,
 };
 
 #[cfg(feature = "tls")]

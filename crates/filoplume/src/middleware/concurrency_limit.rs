@@ -7,14 +7,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{Request, Response, ResponseBody, StatusCode, client_network};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::sending::{PlaceReader, SendingPlace};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
-use crate::middleware::client_network::client_network;
 
 /// Longest wait. No client waits longer for a response, and the clock can express it.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -124,7 +123,7 @@ impl ConcurrencyLimit {
 impl Middleware for ConcurrencyLimit {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let client = self.client_max.and_then(|running_max| {
-            let network = client_network(&request, next.context())?;
+            let network = next.context().client_ip(&request).map(client_network)?;
             Some(ClientLimit { network, running_max })
         });
         let permit = Limiter::acquire(&self.limiter, client, self.wait).map_err(|full| {

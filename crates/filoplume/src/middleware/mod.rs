@@ -5,7 +5,6 @@ mod basic_auth;
 mod bearer_auth;
 mod body_limit;
 mod catch_panic;
-mod client_network;
 #[cfg(feature = "compression")]
 mod compression;
 mod concurrency_limit;

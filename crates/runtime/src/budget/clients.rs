@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 #[cfg(feature = "spool")]
 use std::sync::atomic::AtomicU64;
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::budget::client_network::{client_network, ipv4_or_ipv6};
 use crate::budget::networks::Networks;
 
 /// An IPv6 network of 48 bits may have this many times the connections of a client. It has many.
@@ -112,7 +113,7 @@ impl Clients {
         if !self.counts_private && is_private(address) {
             return Ok(None);
         }
-        let client = client_of(address);
+        let client = client_network(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(client).or_default();
         if count.connections >= self.connections_max || !self.networks.enter(client) {
@@ -225,31 +226,11 @@ fn is_one_more(count: &AtomicUsize, max: usize) -> bool {
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
 
-/// Returns the address that stands for the client: an IPv4 address, or an IPv6 network of 64 bits,
-/// which is the smallest network that a subscriber gets.
-fn client_of(address: IpAddr) -> ClientId {
-    match ipv4_behind_nat64(address).unwrap_or_else(|| address.to_canonical()) {
-        IpAddr::V6(address) => {
-            IpAddr::V6(Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)))
-        }
-        address => address,
-    }
-}
-
-/// Returns the IPv4 address of a client that reaches an IPv6-only host through a translator with
-/// the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1). All of IPv4 is in that network.
-fn ipv4_behind_nat64(address: IpAddr) -> Option<IpAddr> {
-    let IpAddr::V6(address) = address else { return None };
-    let [0x64, 0xff9b, 0, 0, 0, 0, ..] = address.segments() else { return None };
-    let [.., a, b, c, d] = address.octets();
-    Some(IpAddr::from([a, b, c, d]))
-}
-
 /// Returns whether an address cannot be the source of packets from the open internet. That holds
 /// for this machine, for private networks, and for the address space between a carrier or cloud and
 /// its customers (RFC 6598).
 fn is_private(address: IpAddr) -> bool {
-    match ipv4_behind_nat64(address).unwrap_or_else(|| address.to_canonical()) {
+    match ipv4_or_ipv6(address) {
         IpAddr::V4(address) => {
             let [first, second, ..] = address.octets();
             let is_shared = first == 100 && second & 0b1100_0000 == 64;
@@ -299,22 +280,6 @@ mod tests {
             assert!(clients.admit(address("2001:db8:1::1")).is_ok(), "another network");
             open.pop();
             assert!(clients.admit(subnet(network_max)).is_ok());
-        }
-    }
-
-    #[test]
-    fn an_ipv6_network_is_one_client_and_a_mapped_address_is_its_ipv4_address() {
-        for (a, b, is_same) in [
-            ("2001:db8::1", "2001:db8::ffff:1", true),
-            ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
-            ("::ffff:192.0.2.1", "192.0.2.1", true),
-            ("::ffff:192.0.2.1", "::ffff:192.0.2.2", false),
-            ("64:ff9b::192.0.2.1", "64:ff9b::192.0.2.2", false),
-            ("64:ff9b::192.0.2.1", "192.0.2.1", true),
-            // A network-specific prefix (RFC 6052, section 2.2) cannot be recognised.
-            ("64:ff9b:1::192.0.2.1", "64:ff9b:1::192.0.2.2", true),
-        ] {
-            assert_eq!(client_of(address(a)) == client_of(address(b)), is_same, "{a} and {b}");
         }
     }
 

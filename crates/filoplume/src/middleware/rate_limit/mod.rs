@@ -8,7 +8,7 @@ mod redis_counters;
 use std::fmt;
 use std::time::Duration;
 
-use filoplume_runtime::{Headers, Request, Response, StatusCode};
+use filoplume_runtime::{Headers, Request, Response, StatusCode, client_network};
 
 use self::bucket::{Bucket, Decision};
 use self::memory::Memory;
@@ -18,7 +18,6 @@ use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
-use crate::middleware::client_network::client_network;
 use crate::middleware::concurrency_limit::whole_seconds;
 
 /// Number of clients that are remembered: about 5 MiB.
@@ -297,7 +296,7 @@ fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> Strin
             key.truncate(end);
             format!("key:{key}")
         }
-        None => match client_network(request, context) {
+        None => match context.client_ip(request).map(client_network) {
             Some(network) => format!("ip:{network}"),
             None => "unix".to_owned(),
         },

@@ -40,9 +40,6 @@ const SWEPT_MAX: usize = 1000;
 /// for each request that only reads.
 const USE_PRECISION: i64 = 60 * 1_000_000;
 
-/// A database that cannot be written, such as one on a full disk, fails with each request.
-static UNRECORDED_USES: Throttle = Throttle::new();
-
 /// Sessions in an SQLite file. They survive a restart, and several processes of one machine can
 /// share them.
 ///
@@ -75,6 +72,8 @@ pub struct SqliteStore {
     connection: Mutex<Connection>,
     sessions_max: usize,
     bytes_max: usize,
+    /// A database that cannot be written, such as one on a full disk, fails with each request.
+    unrecorded_uses: Throttle,
 }
 
 impl SqliteStore {
@@ -106,7 +105,12 @@ impl SqliteStore {
         schema::create(&mut connection)?;
         file::warn_if_shared(connection.path().unwrap_or_default());
         let connection = Mutex::new(connection);
-        let store = Self { connection, sessions_max: SESSIONS_MAX, bytes_max: BYTES_MAX };
+        let store = Self {
+            connection,
+            sessions_max: SESSIONS_MAX,
+            bytes_max: BYTES_MAX,
+            unrecorded_uses: Throttle::new(),
+        };
         store.sweep()?;
         Ok(store)
     }
@@ -254,7 +258,7 @@ impl SessionStore for SqliteStore {
         if !is_used || !(0..USE_PRECISION).contains(&microseconds().saturating_sub(at)) {
             // The session is valid even if its use cannot be recorded.
             if let Err(error) = self.record_use(&mut connection, id) {
-                if let Some(left_out) = UNRECORDED_USES.admit() {
+                if let Some(left_out) = self.unrecorded_uses.admit() {
                     let left_out = left_out.field();
                     tracing::warn!(%error, left_out, "the use of a session could not be recorded");
                 }

@@ -1,5 +1,7 @@
 //! Tests of the file under a flood of sessions, with other processes, and with other users.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::session::store_tests::{self, HOUR, begin, log_in, present};
 
@@ -33,6 +35,30 @@ fn counts_are_right(store: &SqliteStore) {
     };
     assert_eq!(schema::all(&connection).unwrap(), of("1"));
     assert_eq!(schema::used(&connection).unwrap(), of("is_used > 0"));
+}
+
+/// Runs a closure, and returns its result with its log output.
+fn logged<T>(run: impl FnOnce() -> T) -> (T, String) {
+    let log = Writer::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let result = tracing::subscriber::with_default(subscriber, run);
+    let text = String::from_utf8(log.0.lock().clone()).unwrap();
+    (result, text)
+}
+
+#[derive(Clone, Default)]
+struct Writer(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[test]
@@ -301,11 +327,22 @@ fn two_processes_share_a_file_and_its_bound() {
     stores.iter().for_each(counts_are_right);
 }
 
+#[test]
+fn sessions_of_a_database_that_cannot_be_written_are_served_and_do_not_fill_the_log() {
+    let store = in_memory();
+    begin(&store, "a");
+    store.connection.lock().pragma_update(None, "query_only", true).unwrap();
+    let (all, log) = logged(|| (0..500).all(|_| present(&store, "a")));
+    assert!(all, "they are valid");
+    let lines = log.lines().filter(|line| line.contains("could not be recorded")).count();
+    // The burst, and one per second that the test takes.
+    assert!((10..50).contains(&lines), "{lines}: {log}");
+}
+
 #[cfg(unix)]
 mod rights {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::{Arc, Mutex};
 
     use super::*;
 
@@ -313,43 +350,18 @@ mod rights {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
-    /// Opens a store, and returns it with the log output of that call.
-    fn open_logged(path: &Path) -> (SqliteStore, String) {
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let writer = Writer(Arc::clone(&log));
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        let store =
-            tracing::subscriber::with_default(subscriber, || SqliteStore::open(path)).unwrap();
-        let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
-        (store, text)
-    }
-
-    #[derive(Clone)]
-    struct Writer(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Writer {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_new_file_and_its_companions_are_accessible_to_the_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        let (store, log) = open_logged(&path);
+        let (store, log) = logged(|| SqliteStore::open(&path).unwrap());
         begin(&store, "a");
         for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
             assert_eq!(mode(&folder.path().join(name)), 0o600, "{name}");
         }
         assert_eq!(log, "");
         drop(store);
-        let (_, log) = open_logged(&path);
+        let (_, log) = logged(|| SqliteStore::open(&path).unwrap());
         assert_eq!(log, "");
     }
 
@@ -360,7 +372,7 @@ mod rights {
         drop(SqliteStore::open(&path).unwrap());
         for wide in [0o644, 0o640, 0o602] {
             fs::set_permissions(&path, fs::Permissions::from_mode(wide)).unwrap();
-            let (_, log) = open_logged(&path);
+            let (_, log) = logged(|| SqliteStore::open(&path).unwrap());
             assert_eq!(mode(&path), wide);
             for part in ["WARN", "sessions.db\"", "chmod 600", &format!("{wide:o}")] {
                 assert!(log.contains(part), "{part}: {log}");

@@ -62,12 +62,12 @@ fn one_client_cannot_use_all_permits() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| ask(&service, PEER, GET));
         is_entered.recv().unwrap();
-        let refused = ask(&service, "192.0.2.1:2", GET);
+        let refused = ask(&service, "[64:ff9b::192.0.2.1]:2", GET);
         assert!(
             refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1\r\n"),
             "{refused}"
         );
-        let other = scope.spawn(|| ask(&service, "192.0.2.2:1", GET));
+        let other = scope.spawn(|| ask(&service, "[64:ff9b::192.0.2.2]:1", GET));
         is_entered.recv_timeout(Duration::from_secs(60)).unwrap();
         answer.send(()).unwrap();
         answer.send(()).unwrap();
@@ -173,12 +173,20 @@ fn each_client_has_its_own_rate() {
         ("192.0.2.2:1", ["200", "200", "429"]),
         ("[2001:db8::1]:1", ["200", "200", "429"]),
         ("[2001:db8:0:1::1]:1", ["200", "200", "429"]),
+        ("[64:ff9b::192.0.2.3]:1", ["200", "200", "429"]),
+        ("[64:ff9b::192.0.2.4]:1", ["200", "200", "429"]),
     ] {
         for status in statuses {
             assert_eq!(&ask(&service, peer, GET)[9..12], status, "{peer}");
         }
     }
-    for same in ["192.0.2.1:2", "[::ffff:192.0.2.1]:3", "[2001:db8::ffff:1]:1"] {
+    for same in [
+        "192.0.2.1:2",
+        "[::ffff:192.0.2.1]:3",
+        "[64:ff9b::192.0.2.1]:4",
+        "192.0.2.3:2",
+        "[2001:db8::ffff:1]:1",
+    ] {
         assert_eq!(&ask(&service, same, GET)[9..12], "429", "{same}");
     }
 }
