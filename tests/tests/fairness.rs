@@ -15,7 +15,8 @@ use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, TestServer, ask, eventually, site};
 
 /// Routes on the pool. `/gate` and `/brief` are one route, and so are `/health` and
-/// `/health/gate`, which are vital. `/body` begins a response and gets stuck later.
+/// `/health/gate`, which are vital. `/gate/a` and `/gate/b` are routes of their own. `/body` begins
+/// a response and gets stuck later.
 struct Routes {
     gate: Gate,
     is_stuck: Arc<AtomicBool>,
@@ -39,6 +40,8 @@ impl Service for Routes {
             "/other" => Plan::new().on_pool().route(2),
             "/body" => Plan::new().on_pool().route(3),
             "/health" | "/health/gate" => Plan::new().on_pool().vital().route(4),
+            "/gate/a" => Plan::new().on_pool().route(5),
+            "/gate/b" => Plan::new().on_pool().route(6),
             _ => Plan::new(),
         }
     }
@@ -46,7 +49,7 @@ impl Service for Routes {
     fn call(&self, request: Request) -> Response {
         self.handled.lock().unwrap().push(request.target().to_string());
         match request.path() {
-            "/gate" | "/health/gate" => self.gate.pass(),
+            "/gate" | "/gate/a" | "/gate/b" | "/health/gate" => self.gate.pass(),
             "/brief" => thread::sleep(BRIEF),
             "/body" => {
                 let mut response = Response::new(200);
@@ -114,6 +117,38 @@ fn a_client_that_hangs_in_a_route_leaves_threads_to_other_clients_of_the_route()
     let statuses: Vec<u16> = greedy.iter_mut().map(|client| client.response().status).collect();
     assert!(statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");
     assert!(statuses.contains(&200));
+    eventually("nothing waits", || server.metrics().waiting == 0);
+}
+
+#[test]
+fn a_large_ipv6_network_that_hangs_in_all_routes_leaves_threads_to_others() {
+    let gate = Gate::new();
+    let server = TestServer::behind_proxy(counted(18), Routes::new(&gate));
+    let named = |source: &str| {
+        let mut client = server.client();
+        let family = if source.contains(':') { "TCP6" } else { "TCP4" };
+        let destination = if source.contains(':') { "2001:db8:1::1" } else { "198.51.100.2" };
+        client.send(format!("PROXY {family} {source} {destination} 56324 443\r\n"));
+        client
+    };
+    // Each request comes from another client of the network.
+    let mut stuck: Vec<Client> = (0..60)
+        .map(|subnet: usize| {
+            let mut client = named(&format!("2001:db8:0:{subnet:x}::1"));
+            ask(&mut client, ["/gate", "/gate/a", "/gate/b"][subnet % 3]);
+            client
+        })
+        .collect();
+    // Each route alone might have sixteen, and all of them together eighteen.
+    gate.holds(16);
+    eventually("the others wait", || server.metrics().waiting == 60 - 16);
+    for source in ["192.0.2.1", "2001:db8:1::1"] {
+        assert_eq!(named(source).get("/other").status, 200, "{source}");
+    }
+    gate.open();
+    for client in &mut stuck {
+        assert_eq!(client.response().status, 200);
+    }
     eventually("nothing waits", || server.metrics().waiting == 0);
 }
 

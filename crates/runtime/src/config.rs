@@ -286,7 +286,9 @@ impl ServerConfig {
     /// counted as [`Refusal::ClientThreads`](crate::Refusal::ClientThreads).
     ///
     /// The requests of counted clients wait for threads in turns. One client has at most twice as
-    /// many threads for one route as are free, which is two thirds of them if it is alone.
+    /// many threads for one route as are free, which is two thirds of them if it is alone. For all
+    /// routes together a client, and an IPv6 network of 48 bits, has at most eight times as many as
+    /// are free.
     ///
     /// Default: half of [`Metrics::connections_max`](crate::Metrics::connections_max), so that no
     /// single client excludes all others. The default does not count loopback, private, link-local

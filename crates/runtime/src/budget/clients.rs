@@ -6,13 +6,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
-#[cfg(feature = "spool")]
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::budget::client_network::{client_network, ipv4_or_ipv6};
+use crate::budget::held::{Held, try_count};
 use crate::budget::networks::Networks;
 
 /// An IPv6 network of 48 bits may have this many times the connections of a client. It has many.
@@ -20,6 +19,10 @@ const NETWORK_SHARE: usize = 4;
 
 /// The table keeps its memory up to this capacity.
 const CAPACITY_KEPT: usize = 1024;
+
+/// An IPv6 network of 48 bits may hold this many times what a client may: threads, descriptors and
+/// space for contents.
+const NETWORK_HOLDS: usize = 2;
 
 /// How many counts of seats each client has. A map would cost more than the count itself, and few
 /// routes block at the same time.
@@ -42,22 +45,15 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 struct Count {
     connections: usize,
-    held: Arc<Held>,
+    held: Arc<ClientHeld>,
 }
 
 /// What the connections of one client hold together.
 #[derive(Debug, Default)]
-struct Held {
-    /// Threads that wait for this client.
-    threads: AtomicUsize,
-    descriptors: AtomicUsize,
-    /// Bytes of its contents that wait in files.
-    #[cfg(feature = "spool")]
-    spooled: AtomicU64,
+struct ClientHeld {
+    all: Held,
     /// Seats by route. Routes may share a count, which keeps them together.
     seats: [AtomicU32; SEAT_COUNTS],
-    all_seats: AtomicUsize,
-    vital_seats: AtomicUsize,
 }
 
 /// The client already has its maximum of connections.
@@ -69,7 +65,9 @@ pub(crate) struct AtLimit;
 pub(crate) struct ClientConnection {
     clients: Arc<Clients>,
     client: ClientId,
-    held: Arc<Held>,
+    held: Arc<ClientHeld>,
+    /// What its IPv6 network of 48 bits holds.
+    network: Option<Arc<Held>>,
 }
 
 /// A thread that waits for a client. Dropping it removes it from the count.
@@ -116,17 +114,19 @@ impl Clients {
         let client = client_network(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(client).or_default();
-        if count.connections >= self.connections_max || !self.networks.enter(client) {
+        let has_place = count.connections < self.connections_max;
+        let entered = if has_place { self.networks.enter(client) } else { Err(AtLimit) };
+        let Ok(network) = entered else {
             if count.connections == 0 {
                 counts.remove(&client);
             }
             return Err(AtLimit);
-        }
+        };
         count.connections += 1;
-        let connection =
-            ClientConnection { clients: Arc::clone(self), client, held: Arc::clone(&count.held) };
+        let held = Arc::clone(&count.held);
         drop(counts);
-        Ok(Some(Arc::new(connection)))
+        let clients = Arc::clone(self);
+        Ok(Some(Arc::new(ClientConnection { clients, client, held, network })))
     }
 
     fn release(&self, client: ClientId) {
@@ -162,55 +162,117 @@ impl ClientConnection {
     }
 
     /// Counts one more thread that waits for this client. Returns `None` if there are already
-    /// `threads_max`.
+    /// `threads_max`, or twice as many for its network.
     pub(crate) fn hold_thread(self: &Arc<Self>, threads_max: usize) -> Option<HeldThread> {
-        is_one_more(&self.held.threads, threads_max).then(|| HeldThread(Arc::clone(self)))
+        self.try_hold(|held| &held.threads, threads_max).then(|| HeldThread(Arc::clone(self)))
     }
 
     /// Counts one more descriptor that is held for this client. Returns `None` if there are already
-    /// `descriptors_max`.
+    /// `descriptors_max`, or twice as many for its network.
     pub(crate) fn hold_descriptor(
         self: &Arc<Self>,
         descriptors_max: usize,
     ) -> Option<ClientDescriptor> {
-        is_one_more(&self.held.descriptors, descriptors_max)
+        self.try_hold(|held| &held.descriptors, descriptors_max)
             .then(|| ClientDescriptor(Arc::clone(self)))
     }
 
-    /// Returns the bytes of the client's contents that wait in files.
+    fn try_hold(&self, count: impl Fn(&Held) -> &AtomicUsize, max: usize) -> bool {
+        let network_max = max.saturating_mul(NETWORK_HOLDS);
+        let network = self.network.as_deref().map(|held| (count(held), network_max));
+        try_count((count(&self.held.all), max), network)
+    }
+
+    /// What counts for this client: its own, and that of its network.
+    fn all(&self) -> impl Iterator<Item = &Held> {
+        std::iter::once(&self.held.all).chain(self.network.as_deref())
+    }
+
+    /// Returns the bytes of the client's contents that wait in files, or half of those of its
+    /// network.
     #[cfg(feature = "spool")]
-    pub(crate) fn spooled(&self) -> &AtomicU64 {
-        &self.held.spooled
+    pub(crate) fn spooled(&self) -> u64 {
+        let network = self.network.as_ref().map_or(0, |held| held.spooled.load(Ordering::Relaxed));
+        self.held.all.spooled.load(Ordering::Relaxed).max(network / NETWORK_HOLDS as u64)
     }
 
-    /// Returns the number of the client's seats of the route with this index. Only
-    /// [`Seats`](super::seats::Seats) changes it, under its lock.
+    /// Counts more bytes in files. Returns `false`, and counts nothing, if the client would then
+    /// have more than `bytes_max`, or its network twice as many.
+    #[cfg(feature = "spool")]
+    pub(crate) fn try_spool(&self, more: u64, bytes_max: u64) -> bool {
+        let add = |held: &Held, max: u64| {
+            let fits = |used: u64| used.checked_add(more).filter(|sum| *sum <= max);
+            held.spooled.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        };
+        if !add(&self.held.all, bytes_max) {
+            return false;
+        }
+        let network_max = bytes_max.saturating_mul(NETWORK_HOLDS as u64);
+        let has_space = self.network.as_ref().is_none_or(|network| add(network, network_max));
+        if !has_space {
+            self.held.all.spooled.fetch_sub(more, Ordering::Relaxed);
+        }
+        has_space
+    }
+
+    /// Removes bytes in files from the count.
+    #[cfg(feature = "spool")]
+    pub(crate) fn release_spooled(&self, bytes: u64) {
+        self.all().for_each(|held| _ = held.spooled.fetch_sub(bytes, Ordering::Relaxed));
+    }
+
+    /// Returns the number of the client's seats of the route with this index. As the other counts
+    /// of seats, it changes only under the lock of [`Seats`](super::seats::Seats).
     #[inline]
-    pub(crate) fn seats(&self, route: usize) -> &AtomicU32 {
-        &self.held.seats[route % SEAT_COUNTS]
+    pub(crate) fn seats(&self, route: usize) -> usize {
+        self.held.seats[route % SEAT_COUNTS].load(Ordering::Relaxed) as usize
     }
 
-    /// As [`seats`](Self::seats), for all routes together.
+    /// Returns the number of seats of all routes that the client has, or its network.
     #[inline]
-    pub(crate) fn all_seats(&self) -> &AtomicUsize {
-        &self.held.all_seats
+    pub(crate) fn all_seats(&self) -> usize {
+        self.all().map(|held| held.seats.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
-    /// As [`seats`](Self::seats), for those that are reserved for vital requests.
-    pub(crate) fn vital_seats(&self) -> &AtomicUsize {
-        &self.held.vital_seats
+    /// Counts one more seat of the route with this index.
+    #[inline]
+    pub(crate) fn add_seat(&self, route: usize) {
+        self.held.seats[route % SEAT_COUNTS].fetch_add(1, Ordering::Relaxed);
+        self.all().for_each(|held| _ = held.seats.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// Counts one seat of the route with this index less.
+    #[inline]
+    pub(crate) fn remove_seat(&self, route: usize) {
+        self.held.seats[route % SEAT_COUNTS].fetch_sub(1, Ordering::Relaxed);
+        self.all().for_each(|held| _ = held.seats.fetch_sub(1, Ordering::Relaxed));
+    }
+
+    /// Returns the number of seats for vital requests that the client has, or its network.
+    pub(crate) fn vital_seats(&self) -> usize {
+        self.all().map(|held| held.vital_seats.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    /// Counts one more seat for vital requests.
+    pub(crate) fn add_vital_seat(&self) {
+        self.all().for_each(|held| _ = held.vital_seats.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// Counts one seat for vital requests less.
+    pub(crate) fn remove_vital_seat(&self) {
+        self.all().for_each(|held| _ = held.vital_seats.fetch_sub(1, Ordering::Relaxed));
     }
 }
 
 impl Drop for HeldThread {
     fn drop(&mut self) {
-        self.0.held.threads.fetch_sub(1, Ordering::Relaxed);
+        self.0.all().for_each(|held| _ = held.threads.fetch_sub(1, Ordering::Relaxed));
     }
 }
 
 impl Drop for ClientDescriptor {
     fn drop(&mut self) {
-        self.0.held.descriptors.fetch_sub(1, Ordering::Relaxed);
+        self.0.all().for_each(|held| _ = held.descriptors.fetch_sub(1, Ordering::Relaxed));
     }
 }
 
@@ -218,12 +280,6 @@ impl Drop for ClientConnection {
     fn drop(&mut self) {
         self.clients.release(self.client);
     }
-}
-
-/// Counts one more, unless there are already `max`.
-fn is_one_more(count: &AtomicUsize, max: usize) -> bool {
-    let more = |count| (count < max).then_some(count + 1);
-    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
 
 /// Returns whether an address cannot be the source of packets from the open internet. That holds
@@ -281,6 +337,44 @@ mod tests {
             open.pop();
             assert!(clients.admit(subnet(network_max)).is_ok());
         }
+    }
+
+    /// Clients of one network, and one of another.
+    fn subnets(clients: &Arc<Clients>) -> [Arc<ClientConnection>; 4] {
+        ["2001:db8:0:1::", "2001:db8:0:2::", "2001:db8:0:3::", "2001:db8:1::"]
+            .map(|client| clients.admit(address(client)).unwrap().unwrap())
+    }
+
+    #[test]
+    fn an_ipv6_network_of_48_bits_holds_twice_what_a_client_may() {
+        type Hold = fn(&Arc<ClientConnection>) -> Option<Box<dyn std::any::Any>>;
+        let thread: Hold = |client| Some(Box::new(client.hold_thread(2)?));
+        let descriptor: Hold = |client| Some(Box::new(client.hold_descriptor(2)?));
+        for hold in [thread, descriptor] {
+            let [a, b, c, other] = subnets(&Arc::new(Clients::new(100)));
+            let mut of_a = [hold(&a), hold(&a)];
+            assert!(of_a.iter().all(Option::is_some) && hold(&a).is_none());
+            let of_b = [hold(&b), hold(&b)];
+            assert!(of_b.iter().all(Option::is_some) && hold(&c).is_none());
+            assert!(hold(&other).is_some(), "another network");
+            of_a[0] = None;
+            assert!(hold(&c).is_some(), "the refused one is not counted");
+        }
+    }
+
+    #[cfg(feature = "spool")]
+    #[test]
+    fn contents_of_a_network_in_files_have_twice_the_space_of_a_client() {
+        let [a, b, c, other] = subnets(&Arc::new(Clients::new(100)));
+        assert!(a.try_spool(10, 10) && !a.try_spool(1, 10));
+        assert!(b.try_spool(6, 10) && !c.try_spool(5, 10) && c.try_spool(4, 10));
+        assert_eq!([&a, &b, &c, &other].map(|client| client.spooled()), [10, 10, 10, 0]);
+        assert!(other.try_spool(10, 10));
+        a.release_spooled(10);
+        assert_eq!([&a, &b, &c].map(|client| client.spooled()), [5, 6, 5]);
+        b.release_spooled(6);
+        c.release_spooled(4);
+        assert_eq!([&a, &b, &c].map(|client| client.spooled()), [0; 3]);
     }
 
     #[test]

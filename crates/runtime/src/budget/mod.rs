@@ -11,6 +11,7 @@ pub(crate) mod fair_queue;
 pub(crate) mod freed;
 #[cfg(feature = "tls")]
 pub(crate) mod handshakes;
+pub(crate) mod held;
 #[cfg(any(feature = "tls", feature = "spool"))]
 pub(crate) mod line;
 pub(crate) mod memory;

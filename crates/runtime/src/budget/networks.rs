@@ -1,22 +1,31 @@
-//! The connections of each large IPv6 network. A client is a network of 64 bits, and whoever has
+//! What each large IPv6 network holds. A client is a network of 64 bits, and whoever has
 //! one of 48 bits is 65,536 clients.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::budget::clients::shrink;
+use crate::budget::clients::{AtLimit, shrink};
+use crate::budget::held::Held;
 
 /// The bits of an address that are its client's and not its network's. Hosting providers and
 /// tunnels give networks of 48 bits to anyone.
 const BITS: u32 = 128 - 48;
 
-/// The connections of each network that has any.
+/// The networks that have connections.
 #[derive(Debug)]
 pub(crate) struct Networks {
     connections_max: usize,
-    counts: Mutex<HashMap<Ipv6Addr, usize>>,
+    counts: Mutex<HashMap<Ipv6Addr, Count>>,
+}
+
+/// The resources of one network.
+#[derive(Debug, Default)]
+struct Count {
+    connections: usize,
+    held: Arc<Held>,
 }
 
 impl Networks {
@@ -24,14 +33,17 @@ impl Networks {
         Self { connections_max, counts: Mutex::new(HashMap::new()) }
     }
 
-    /// Counts one more connection of this client. Returns `false` if its network has the maximum.
-    pub(crate) fn enter(&self, client: IpAddr) -> bool {
-        let Some(network) = network_of(client) else { return true };
+    /// Counts one more connection of this client. Returns what its network holds; an IPv4 address
+    /// is in none.
+    pub(crate) fn enter(&self, client: IpAddr) -> Result<Option<Arc<Held>>, AtLimit> {
+        let Some(network) = network_of(client) else { return Ok(None) };
         let mut counts = self.counts.lock();
         let count = counts.entry(network).or_default();
-        let has_place = *count < self.connections_max;
-        *count += usize::from(has_place);
-        has_place
+        if count.connections >= self.connections_max {
+            return Err(AtLimit);
+        }
+        count.connections += 1;
+        Ok(Some(Arc::clone(&count.held)))
     }
 
     /// Removes a connection of this client from the count.
@@ -39,8 +51,8 @@ impl Networks {
         let Some(network) = network_of(client) else { return };
         let mut counts = self.counts.lock();
         let Some(count) = counts.get_mut(&network) else { return };
-        *count -= 1;
-        if *count == 0 {
+        count.connections -= 1;
+        if count.connections == 0 {
             counts.remove(&network);
             shrink(&mut counts);
         }
@@ -48,7 +60,8 @@ impl Networks {
 
     /// Returns how many connections the network of this client has. An IPv4 address is in none.
     pub(crate) fn connections(&self, client: IpAddr) -> usize {
-        network_of(client).map_or(0, |network| self.counts.lock().get(&network).map_or(0, |n| *n))
+        let Some(network) = network_of(client) else { return 0 };
+        self.counts.lock().get(&network).map_or(0, |count| count.connections)
     }
 }
 
@@ -70,12 +83,15 @@ mod tests {
     #[test]
     fn clients_of_one_network_count_together() {
         let networks = Networks::new(2);
-        assert!(networks.enter(client("2001:db8:0:1::")) && networks.enter(client("2001:db8::")));
-        assert!(!networks.enter(client("2001:db8:0:ffff::")));
-        assert!(networks.enter(client("2001:db8:1::")), "another network");
+        assert!(
+            networks.enter(client("2001:db8:0:1::")).is_ok()
+                && networks.enter(client("2001:db8::")).is_ok()
+        );
+        assert!(networks.enter(client("2001:db8:0:ffff::")).is_err());
+        assert!(networks.enter(client("2001:db8:1::")).is_ok(), "another network");
         assert_eq!(networks.connections(client("2001:db8:0:2::")), 2);
         networks.leave(client("2001:db8::"));
-        assert!(networks.enter(client("2001:db8:0:ffff::")));
+        assert!(networks.enter(client("2001:db8:0:ffff::")).is_ok());
         for left in ["2001:db8:0:1::", "2001:db8:0:ffff::", "2001:db8:1::"] {
             networks.leave(client(left));
         }
@@ -85,7 +101,7 @@ mod tests {
     #[test]
     fn an_ipv4_address_is_in_no_network() {
         let networks = Networks::new(1);
-        assert!((0..10).all(|_| networks.enter(client("192.0.2.1"))));
+        assert!((0..10).all(|_| networks.enter(client("192.0.2.1")).is_ok()));
         networks.leave(client("192.0.2.1"));
         assert_eq!(networks.connections(client("192.0.2.1")), 0);
     }

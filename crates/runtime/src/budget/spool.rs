@@ -187,9 +187,7 @@ impl SpoolSpace {
     pub(crate) fn may_begin(&self, length: u64, client: Option<&Arc<ClientConnection>>) -> bool {
         let fits = |used: u64, max: u64| used.saturating_add(length) <= max;
         fits(*self.reserved.lock(), self.bytes_max)
-            && client.is_none_or(|client| {
-                fits(client.spooled().load(Ordering::Relaxed), self.client_bytes_max())
-            })
+            && client.is_none_or(|client| fits(client.spooled(), self.client_bytes_max()))
     }
 
     fn client_bytes_max(&self) -> u64 {
@@ -204,9 +202,8 @@ impl SpoolSpace {
     ) -> u64 {
         let length = length.unwrap_or(0);
         let missing = |used: u64, max: u64| used.saturating_add(length).saturating_sub(max);
-        let of_client = client.map_or(0, |client| {
-            missing(client.spooled().load(Ordering::Relaxed), self.client_bytes_max())
-        });
+        let of_client =
+            client.map_or(0, |client| missing(client.spooled(), self.client_bytes_max()));
         let missing = missing(*self.reserved.lock(), self.bytes_max).max(of_client);
         self.freed.lock().retry_after(missing, self.started_at.elapsed())
     }
@@ -222,7 +219,7 @@ impl SpoolSpace {
              `ServerConfig::spooled_bytes_max`"
         );
         if let Some(client) = client {
-            let (used, max) = (client.spooled().load(Ordering::Relaxed), self.client_bytes_max());
+            let (used, max) = (client.spooled(), self.client_bytes_max());
             usage.push_str(&format!(", and those of this client {used} of its {max}"));
         }
         usage + "; if the disk has failed, the log has the error"
@@ -284,14 +281,12 @@ impl Reservation {
     /// Reserves so many more bytes.
     fn grow(&mut self, more: u64) -> Result<(), SpoolError> {
         let client_max = self.space.client_bytes_max();
-        if let Some(client) = &self.client {
-            let fits = |used: u64| used.checked_add(more).filter(|sum| *sum <= client_max);
-            let added = client.spooled().fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-            added.map_err(|_| SpoolError::Full)?;
+        if self.client.as_ref().is_some_and(|client| !client.try_spool(more, client_max)) {
+            return Err(SpoolError::Full);
         }
         if !self.space.try_reserve(more) {
             if let Some(client) = &self.client {
-                client.spooled().fetch_sub(more, Ordering::Relaxed);
+                client.release_spooled(more);
             }
             return Err(SpoolError::Full);
         }
@@ -306,7 +301,7 @@ impl Drop for Reservation {
         self.space.written.fetch_sub(self.written, Ordering::Relaxed);
         self.space.give_back(self.bytes);
         if let Some(client) = &self.client {
-            client.spooled().fetch_sub(self.bytes, Ordering::Relaxed);
+            client.release_spooled(self.bytes);
         }
     }
 }

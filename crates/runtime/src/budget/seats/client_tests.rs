@@ -137,6 +137,20 @@ fn one_client_leaves_a_ninth_of_the_seats_however_many_routes_it_hangs_in() {
 }
 
 #[test]
+fn one_ipv6_network_leaves_a_ninth_of_the_seats_however_many_clients_it_is() {
+    let mut test = TestSeats::new(512, 10_000, LONG);
+    let clients = Arc::new(Clients::new(10));
+    let mut admit = |address: String| {
+        test.clients[0] = clients.admit(address.parse().unwrap()).unwrap().unwrap();
+        (1..=3).map(|number| test.fill(route(number), 'a')).sum::<usize>()
+    };
+    let taken: Vec<_> = (0..10).map(|subnet| admit(format!("2001:db8:0:{subnet}::1"))).collect();
+    assert_eq!((taken[0], taken.iter().sum::<usize>()), (456, 456), "{taken:?}");
+    assert_eq!(admit("2001:db8:1::1".to_owned()), 50, "another network has eight of nine");
+    assert_eq!(test.enter(route(4), "b"), "+");
+}
+
+#[test]
 fn a_seat_that_is_exchanged_counts_for_the_other_route() {
     let test = TestSeats::new(16, 100, LONG);
     let client = test.client('a');
@@ -252,4 +266,19 @@ fn one_client_has_half_of_the_vital_seats() {
     assert_eq!(take('-'), 0);
     test.seats.leave_vital(test.client('a'));
     assert_eq!([take('b'), take('a')], [0, 1]);
+}
+
+#[test]
+fn one_ipv6_network_has_half_of_the_vital_seats() {
+    let mut test = TestSeats::new(1, 100, LONG);
+    let clients = Arc::new(Clients::new(10));
+    for (client, subnet) in test.clients.iter_mut().zip([1, 2]) {
+        let address = format!("2001:db8:0:{subnet}::1").parse().unwrap();
+        *client = clients.admit(address).unwrap().unwrap();
+    }
+    let take =
+        |client| (0..100).take_while(|_| test.seats.enter_vital(test.client(client))).count();
+    assert_eq!((take('a'), take('b'), take('c')), (VITAL_SEATS / 2, 0, VITAL_SEATS / 2));
+    test.seats.leave_vital(test.client('a'));
+    assert_eq!([take('b'), take('a')], [1, 0]);
 }

@@ -1,7 +1,6 @@
 //! Who may have one more seat: a route, and a counted client in a route.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::VITAL_SEATS;
 use crate::budget::clients::ClientConnection;
@@ -18,7 +17,8 @@ const CLIENT_SHARE: usize = 2;
 /// A counted client may have this many times the free seats for all its routes together: as many as
 /// a route may have. It is more than its share of one route, because a route that hangs must not
 /// take the others from the same client. Without this bound, a client that hangs in sixteen routes
-/// would have all but fifteen of 512 seats.
+/// would have all but fifteen of 512 seats. An IPv6 network of 48 bits has the same share, because
+/// whoever has one is 65,536 clients.
 const CLIENT_TOTAL_SHARE: usize = ROUTE_SHARE;
 
 /// The vital seats that one counted client may have.
@@ -37,7 +37,7 @@ pub(super) const fn route_may_take(taken: usize, free: usize) -> bool {
 pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: usize) -> bool {
     client.is_none_or(|client| {
         seats_of(client, key) < free.saturating_mul(CLIENT_SHARE)
-            && client.all_seats().load(Ordering::Relaxed) < free.saturating_mul(CLIENT_TOTAL_SHARE)
+            && client.all_seats() < free.saturating_mul(CLIENT_TOTAL_SHARE)
     })
 }
 
@@ -45,8 +45,7 @@ pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: usize
 #[inline]
 pub(super) fn count_taken(client: Client<'_>, key: ExecutionKey) {
     if let Some(client) = client {
-        client.seats(key.index()).fetch_add(1, Ordering::Relaxed);
-        client.all_seats().fetch_add(1, Ordering::Relaxed);
+        client.add_seat(key.index());
     }
 }
 
@@ -54,27 +53,28 @@ pub(super) fn count_taken(client: Client<'_>, key: ExecutionKey) {
 #[inline]
 pub(super) fn count_released(client: Client<'_>, key: ExecutionKey) {
     if let Some(client) = client {
-        client.seats(key.index()).fetch_sub(1, Ordering::Relaxed);
-        client.all_seats().fetch_sub(1, Ordering::Relaxed);
+        client.remove_seat(key.index());
     }
 }
 
 /// Returns how many seats a client has for a route.
 pub(super) fn seats_of(client: &ClientConnection, key: ExecutionKey) -> usize {
-    client.seats(key.index()).load(Ordering::Relaxed) as usize
+    client.seats(key.index())
 }
 
 /// Counts one more vital seat of a client. Returns `false` if it may not have one more.
 pub(super) fn take_vital(client: Client<'_>) -> bool {
     let Some(client) = client else { return true };
-    let may = client.vital_seats().load(Ordering::Relaxed) < VITAL_PER_CLIENT;
-    client.vital_seats().fetch_add(usize::from(may), Ordering::Relaxed);
+    let may = client.vital_seats() < VITAL_PER_CLIENT;
+    if may {
+        client.add_vital_seat();
+    }
     may
 }
 
 /// Counts one vital seat of a client less.
 pub(super) fn release_vital(client: Client<'_>) {
     if let Some(client) = client {
-        client.vital_seats().fetch_sub(1, Ordering::Relaxed);
+        client.remove_vital_seat();
     }
 }
