@@ -235,9 +235,9 @@ fn a_request_that_has_begun_waits_longer_than_others_before_it_is_returned() {
     assert_eq!(test.enter(route(1), "-"), ".");
     let mut returned = Vec::new();
     while returned.len() < 2 {
-        let (expired, next) = test.seats.expired();
-        returned.extend(expired.iter().map(|request| request.number));
-        assert_eq!(next.is_some(), returned.len() < 2, "{returned:?}");
+        let expired = test.seats.expired();
+        returned.extend(expired.late.iter().map(|request| request.number));
+        assert_eq!(expired.search_in.is_some(), returned.len() < 2, "{returned:?}");
         thread::yield_now();
     }
     assert_eq!(returned, [1, 2]);

@@ -4,8 +4,9 @@
 //! A route may take a seat while it has fewer than eight times the free seats. This is the rule of
 //! dynamic thresholds, which switches use for shared buffers. One slow route has at most eight of
 //! nine seats, and two slow routes have eight of seventeen each. The rest is free for other routes.
-//! So no route takes all threads, and no limit per route has to be configured. A request
-//! that gets no seat waits in the queue of its route if it can be served in [time](backlog). The
+//! So no route takes all threads, and no limit per route has to be configured. Beyond half of the
+//! seats, a route leaves the others as many as they [had recently](rest). A request that gets no
+//! seat waits in the queue of its route if it can be served in [time](backlog). The
 //! queues are served in turns, and so are the clients within each queue.
 //!
 //! The same rule, with a smaller share, holds for each counted client in a route: one client has at
@@ -25,13 +26,14 @@ mod full;
 #[cfg(all(test, loom))]
 mod models;
 mod request;
+mod rest;
 mod route;
 mod share;
+mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -45,6 +47,7 @@ use self::share::{
     Client, client_may_take, count_released, count_taken, release_vital, route_may_take, seats_of,
     take_vital,
 };
+use self::state::State;
 use crate::budget::permits::{NoWaiter, PermitWaiter};
 use crate::execution::key::ExecutionKey;
 use crate::sorted::insert_sorted;
@@ -80,21 +83,14 @@ pub(crate) struct Seats<T> {
     is_short: AtomicBool,
 }
 
-struct State<T> {
-    taken: usize,
-    /// The taken seats of vital requests, which are not counted in `taken`.
-    vital: usize,
-    /// The waiting requests that could be refused.
-    waiting: usize,
-    /// The waiting requests whose responses have begun. They do not count against the maximum.
-    begun: usize,
-    /// Whether a waiting route had no seat to spare when it was last checked. The other waiting
-    /// routes wait for permits.
-    is_short: bool,
-    routes: HashMap<ExecutionKey, RouteQueue<T>>,
-    /// The routes with waiting requests. The next one to serve is in front.
-    turns: VecDeque<ExecutionKey>,
-    is_closed: bool,
+/// The result of a search for late requests.
+#[derive(Debug)]
+pub(crate) struct Expired<T> {
+    pub(crate) late: Vec<T>,
+    /// Whether other requests may have a seat now. Then [`Seats::next`] must be called.
+    pub(crate) has_changed: bool,
+    /// When to search again, if any request waits.
+    pub(crate) search_in: Option<Duration>,
 }
 
 /// The result of asking for a seat.
@@ -113,22 +109,12 @@ impl<T: SeatRequest> Seats<T> {
     /// Returns `seats_max` seats. At most `waiting_max` requests may wait for them, each for
     /// `wait_max`.
     pub(crate) fn new(seats_max: usize, waiting_max: usize, wait_max: Duration) -> Self {
-        let state = State {
-            taken: 0,
-            vital: 0,
-            waiting: 0,
-            begun: 0,
-            is_short: false,
-            routes: HashMap::new(),
-            turns: VecDeque::new(),
-            is_closed: false,
-        };
         Self {
             seats_max,
             waiting_max,
             wait_max: nanoseconds(wait_max),
             started_at: Instant::now(),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new()),
             waiter: Weak::<NoWaiter>::new(),
             waiting: AtomicUsize::new(0),
             is_short: AtomicBool::new(false),
@@ -145,19 +131,19 @@ impl<T: SeatRequest> Seats<T> {
     /// Asks for a seat for a request of this route.
     pub(crate) fn enter(&self, key: ExecutionKey, mut item: T) -> Entered<T> {
         let mut state = self.state.lock();
-        let State { taken, routes, .. } = &mut *state;
+        let free = self.free(&mut state);
+        let State { taken, rest, routes, .. } = &mut *state;
         let route = routes.entry(key).or_insert_with(|| self.new_route());
-        let free = self.free(*taken);
-        let has_seat =
-            route_may_take(route.taken, free) && client_may_take(item.client(), key, free);
+        let has_seat = route_may_take(route.taken, free, rest.kept_from(key), self.seats_max)
+            && client_may_take(item.client(), key, free);
         // Requests of clients that may not have a seat now are overtaken.
         if has_seat && route.find(|other| client_may_take(other.client(), key, free)).is_none() {
             if has_permit(&mut item, |permits| permits.take_or_register(&self.waiter)) {
                 if route.is_empty() {
                     route.backlog.reset();
                 }
-                route.taken += 1;
                 *taken += 1;
+                route.take_seat(key, rest);
                 count_taken(item.client(), key);
                 return Entered::Seated(item);
             }
@@ -223,13 +209,14 @@ impl<T: SeatRequest> Seats<T> {
     /// Takes a seat for a task that cannot wait. Returns whether there was one.
     pub(crate) fn try_enter(&self, key: ExecutionKey, client: Client<'_>) -> bool {
         let mut state = self.state.lock();
-        let free = self.free(state.taken);
-        let route = state.routes.entry(key).or_insert_with(|| self.new_route());
+        let free = self.free(&mut state);
+        let State { rest, routes, .. } = &mut *state;
+        let route = routes.entry(key).or_insert_with(|| self.new_route());
         let may = route.is_empty()
-            && route_may_take(route.taken, free)
+            && route_may_take(route.taken, free, rest.kept_from(key), self.seats_max)
             && client_may_take(client, key, free);
         if may {
-            route.taken += 1;
+            route.take_seat(key, rest);
             state.taken += 1;
             count_taken(client, key);
         } else {
@@ -256,7 +243,8 @@ impl<T: SeatRequest> Seats<T> {
     /// Takes a seat even if none is free, for a task that can neither wait nor be refused.
     pub(crate) fn force(&self, key: ExecutionKey, client: Client<'_>) {
         let mut state = self.state.lock();
-        state.routes.entry(key).or_insert_with(|| self.new_route()).taken += 1;
+        let State { rest, routes, .. } = &mut *state;
+        routes.entry(key).or_insert_with(|| self.new_route()).take_seat(key, rest);
         state.taken += 1;
         count_taken(client, key);
     }
@@ -265,20 +253,28 @@ impl<T: SeatRequest> Seats<T> {
     /// the other route or the client may not take one, or requests of that route wait.
     pub(crate) fn change(&self, from: ExecutionKey, to: ExecutionKey, client: Client<'_>) -> bool {
         let mut state = self.state.lock();
-        let free = self.free(state.taken - 1);
-        let route = state.routes.entry(to).or_insert_with(|| self.new_route());
+        let free = self.free(&mut state) + 1;
+        let State { rest, routes, .. } = &mut *state;
+        rest.note_released(from);
+        let route = routes.entry(to).or_insert_with(|| self.new_route());
         let may = route.is_empty()
-            && route_may_take(route.taken, free)
+            && route_may_take(route.taken, free, rest.kept_from(to), self.seats_max)
             && client_may_take(client, to, free);
-        if !may {
-            state.forget(to);
-            return false;
+        if may {
+            route.take_seat(to, rest);
+            count_taken(client, to);
+            count_released(client, from);
         }
-        route.taken += 1;
-        count_taken(client, to);
-        count_released(client, from);
-        state.release(from);
-        true
+        if let Some(route) = routes.get_mut(&from) {
+            if may {
+                route.taken -= 1;
+            } else {
+                rest.note_taken(from, route.taken);
+            }
+        }
+        state.forget(from);
+        state.forget(to);
+        may
     }
 
     /// Releases a seat of this client. Returns a request that now has one, with its route. The
@@ -319,25 +315,32 @@ impl<T: SeatRequest> Seats<T> {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Removes the requests that have waited for too long. Also returns when to check again.
-    pub(crate) fn expired(&self) -> (Vec<T>, Option<Duration>) {
-        let mut expired = Vec::new();
+    /// Removes the requests that have waited for too long. The first request of a queue may then
+    /// need less than the one before it, and seats may be kept no longer.
+    pub(crate) fn expired(&self) -> Expired<T> {
+        let mut late = Vec::new();
         if self.waiting() == 0 {
-            return (expired, None);
+            return Expired { late, has_changed: false, search_in: None };
         }
         let mut next: Option<u64> = None;
         let mut state = self.state.lock();
         let now = self.now();
+        let is_renewed = state.rest.renew(now);
         let State { routes, turns, .. } = &mut *state;
         turns.retain(|key| {
             let Some(route) = routes.get_mut(key) else { return false };
-            let look_at = route.remove_late(now, self.wait_max, &mut expired);
+            let look_at = route.remove_late(now, self.wait_max, &mut late);
             next = next.into_iter().chain(look_at).min();
             look_at.is_some()
         });
-        expired.iter().for_each(|item| *state.waiting_of(item.has_begun()) -= 1);
+        late.iter().for_each(|item| *state.waiting_of(item.has_begun()) -= 1);
         self.publish(&state);
-        (expired, next.map(|at| Duration::from_nanos(at.saturating_sub(now))))
+        let next = next.map(|at| at.min(state.rest.period_ends()));
+        Expired {
+            has_changed: is_renewed || !late.is_empty(),
+            late,
+            search_in: next.map(|at| Duration::from_nanos(at.saturating_sub(now))),
+        }
     }
 
     /// Returns the reason why this request of the route waits.
@@ -375,11 +378,12 @@ impl<T: SeatRequest> Seats<T> {
 
     fn seat_next(&self, state: &mut State<T>) -> Option<(ExecutionKey, T)> {
         let mut is_short = false;
-        let free = self.free(state.taken);
+        let free = self.free(state);
         for _ in 0..state.turns.len() {
             let key = state.turns.pop_front()?;
             let Some(route) = state.routes.get_mut(&key) else { continue };
-            let has_seat = route_may_take(route.taken, free);
+            let kept = state.rest.kept_from(key);
+            let has_seat = route_may_take(route.taken, free, kept, self.seats_max);
             let turn = route.find(|item| has_seat && client_may_take(item.client(), key, free));
             is_short |= turn.is_none() && !route.is_empty();
             let first = turn.and_then(|turn| route.get_mut(turn));
@@ -392,7 +396,7 @@ impl<T: SeatRequest> Seats<T> {
             }
             let Some(item) = item else { continue };
             route.backlog.served(self.now());
-            route.taken += 1;
+            route.take_seat(key, &mut state.rest);
             if route.is_empty() {
                 // No request of the route waits any more. The next wait will have another cause.
                 route.backlog.reset();
@@ -447,45 +451,18 @@ impl<T: SeatRequest> Seats<T> {
         RouteQueue::new(self.wait_max)
     }
 
-    const fn free(&self, taken: usize) -> usize {
-        self.seats_max.saturating_sub(taken)
+    /// Returns the number of free seats. Looks at the clock if any of them may be kept.
+    #[inline]
+    fn free(&self, state: &mut State<T>) -> usize {
+        let free = self.seats_max.saturating_sub(state.taken);
+        if state.rest.kept() >= free {
+            state.rest.renew(self.now());
+        }
+        free
     }
 
     fn now(&self) -> u64 {
         nanoseconds(self.started_at.elapsed())
-    }
-}
-
-impl<T: SeatRequest> State<T> {
-    /// Removes a waiting request of the client with the most in one queue, if these are more than
-    /// `asker` has.
-    fn make_room(&mut self, asker: usize) -> Option<T> {
-        let depth = |key: &ExecutionKey| self.routes.get(key).map_or(0, RouteQueue::depth);
-        let key = self.turns.iter().copied().max_by_key(depth)?;
-        let route = self.routes.get_mut(&key).filter(|route| route.depth() > asker)?;
-        let evicted = route.evict()?;
-        self.waiting -= 1;
-        Some(evicted)
-    }
-
-    /// Returns the count of the waiting requests of this kind.
-    fn waiting_of(&mut self, has_begun: bool) -> &mut usize {
-        if has_begun { &mut self.begun } else { &mut self.waiting }
-    }
-
-    /// Releases a seat of a route.
-    fn release(&mut self, key: ExecutionKey) {
-        if let Some(route) = self.routes.get_mut(&key) {
-            route.taken -= 1;
-        }
-        self.forget(key);
-    }
-
-    /// Removes the entry of a route without seats and waiting requests.
-    fn forget(&mut self, key: ExecutionKey) {
-        if self.routes.get(&key).is_some_and(|route| route.taken == 0 && route.is_empty()) {
-            self.routes.remove(&key);
-        }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use super::SeatRequest;
 use super::backlog::Backlog;
+use super::rest::Rest;
 use crate::budget::clients::ClientId;
 use crate::budget::fair_queue::FairQueue;
+use crate::execution::key::ExecutionKey;
 
 /// Late requests are looked for this many times within the maximum wait. To look for them takes a
 /// step for each that waits.
@@ -26,6 +28,13 @@ struct QueuedRequest<T> {
 impl<T: SeatRequest> RouteQueue<T> {
     pub(super) fn new(wait_max: u64) -> Self {
         Self { taken: 0, waiting: FairQueue::new(), backlog: Backlog::new(wait_max), look_at: 0 }
+    }
+
+    /// Counts one more seat.
+    #[inline]
+    pub(super) fn take_seat(&mut self, key: ExecutionKey, rest: &mut Rest) {
+        self.taken += 1;
+        rest.note_taken(key, self.taken);
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::execution::key::ExecutionKey;
 
 /// A route may have this many times the free seats. With eight, a ninth of the seats is left for
 /// the others.
-const ROUTE_SHARE: usize = 8;
+pub(super) const ROUTE_SHARE: usize = 8;
 
 /// A counted client may have this many times the free seats for one route. Many people may share an
 /// address, so this leaves a third of the seats to others and not more.
@@ -27,9 +27,17 @@ const VITAL_PER_CLIENT: usize = VITAL_SEATS / 2;
 /// A counted client. Its counts change only under the lock of the seats.
 pub(super) type Client<'a> = Option<&'a Arc<ClientConnection>>;
 
-/// Returns whether a route with `taken` seats may take one more of the `free` ones.
-pub(super) const fn route_may_take(taken: usize, free: usize) -> bool {
+/// Returns whether a route with `taken` of the `seats_max` seats may take one more of the `free`
+/// ones, of which `kept` are kept for the other routes. Half of the seats, and two, may be taken
+/// whatever the others need.
+pub(super) const fn route_may_take(
+    taken: usize,
+    free: usize,
+    kept: usize,
+    seats_max: usize,
+) -> bool {
     taken < free.saturating_mul(ROUTE_SHARE)
+        && (free > kept || taken < seats_max.div_ceil(2) || taken < 2)
 }
 
 /// Returns whether a client may take one more of the `free` seats for a route.

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::rest::KEPT_FOR;
 use super::{Entered, Full, SeatRequest, Seats, VITAL_SEATS};
 use crate::budget::permits::{Permit, PermitWaiter, Permits};
 use crate::budget::refusal::Refusal;
@@ -105,6 +106,96 @@ fn no_route_has_all_seats_and_a_route_without_seats_finds_one() {
     }
 }
 
+/// Releases this many seats, and returns how many other requests got one.
+fn leave(seats: &Seats<u32>, key: ExecutionKey, count: usize) -> usize {
+    (0..count).filter(|_| seats.leave(key, None).is_some()).count()
+}
+
+/// Ends this many periods for which seats are kept.
+fn end_periods(seats: &Seats<u32>, count: u64) {
+    for _ in 0..count {
+        let mut state = seats.state.lock();
+        let ends = state.rest.period_ends();
+        assert!(state.rest.renew(ends));
+    }
+}
+
+#[test]
+fn seats_that_others_had_a_moment_ago_are_kept_from_a_route_that_hangs() {
+    let seats = Seats::new(64, 10_000, LONG);
+    for _ in 0..30 {
+        assert!(matches!(seats.enter(route(1), 0), Entered::Seated(0)));
+    }
+    for _ in 0..20 {
+        assert!(matches!(seats.enter(route(2), 0), Entered::Seated(0)));
+    }
+    leave(&seats, route(2), 20);
+    // All calls hang from now on. Beside the twenty seats, an eighth as many stay free.
+    assert_eq!(30 + fill(&seats, route(1)), 42);
+    assert_eq!(fill(&seats, route(2)), 20);
+    leave(&seats, route(2), 20);
+    assert_eq!(seats.waiting(), 1, "one of each route had no seat");
+    end_periods(&seats, 1);
+    assert!(seats.next().is_none(), "they are kept for one more period");
+    end_periods(&seats, 1);
+    assert_eq!(seats.next(), Some((route(1), 0)));
+}
+
+#[test]
+fn half_of_the_seats_and_two_may_be_taken_whatever_others_had() {
+    for (count, most) in [(1, 1), (2, 2), (3, 2), (4, 2), (64, 32)] {
+        let seats = Seats::new(count, 10_000, LONG);
+        for other in [1, 2] {
+            (0..count).for_each(|_| seats.force(route(other), None));
+        }
+        leave(&seats, route(2), count);
+        leave(&seats, route(1), count - 1);
+        assert_eq!(1 + fill(&seats, route(1)), most, "{count}");
+    }
+}
+
+#[test]
+fn a_request_that_waits_for_kept_seats_gets_one_when_their_time_is_over() {
+    let seats = Seats::new(4, 10_000, LONG);
+    assert_eq!(fill(&seats, route(1)), 4);
+    assert_eq!(leave(&seats, route(1), 2), 1);
+    seats.force(route(2), None);
+    assert_eq!(seats.leave(route(2), None), None);
+    assert_eq!(fill(&seats, route(1)), 0, "three of four are taken");
+    let expired = seats.expired();
+    assert!(!expired.has_changed);
+    assert!(expired.search_in.is_some_and(|time| time <= Duration::from_nanos(KEPT_FOR)));
+    end_periods(&seats, 1);
+    assert!(seats.next().is_none());
+    end_periods(&seats, 1);
+    assert_eq!(seats.next(), Some((route(1), 0)));
+}
+
+#[test]
+fn a_look_at_the_queues_ends_the_time_of_kept_seats() {
+    let seats = Seats::new(1, 10_000, LONG);
+    assert_eq!(fill(&seats, route(1)), 1);
+    let begun = Instant::now();
+    while !seats.expired().has_changed {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(begun.elapsed() >= Duration::from_nanos(KEPT_FOR) - Duration::from_millis(100));
+}
+
+#[test]
+fn a_seat_that_is_exchanged_is_kept_for_its_route() {
+    let seats = Seats::new(4, 10_000, LONG);
+    assert_eq!(fill(&seats, route(1)), 4);
+    leave(&seats, route(1), 2);
+    seats.force(route(2), None);
+    assert!(!seats.change(route(2), route(1), None), "a request of that route waits");
+    seats.close();
+    assert!(!seats.change(route(2), route(1), None), "three are taken, and one is kept");
+    assert_eq!(seats.state.lock().rest.kept(), 0, "a seat that is not exchanged is counted again");
+    end_periods(&seats, 2);
+    assert!(seats.change(route(1), route(3), None));
+}
+
 #[test]
 fn a_few_seats_are_all_used() {
     for count in 1..9 {
@@ -193,13 +284,14 @@ fn requests_that_wait_for_too_long_are_removed() {
     let seats = Seats::new(1, 100, Duration::from_millis(30));
     assert!(matches!(seats.enter(route(1), 1), Entered::Seated(1)));
     assert!(matches!(seats.enter(route(1), 2), Entered::Waiting));
-    let (expired, next) = seats.expired();
-    assert!(expired.is_empty() && next.is_some_and(|next| next <= Duration::from_millis(30)));
-    while seats.expired().0 != [2] {
-        thread::yield_now();
-    }
+    let expired = seats.expired();
+    assert!(expired.late.is_empty() && !expired.has_changed);
+    assert!(expired.search_in.is_some_and(|time| time <= Duration::from_millis(30)));
+    let expired = std::iter::repeat_with(|| seats.expired()).find(|expired| expired.has_changed);
+    assert_eq!(expired.unwrap().late, [2]);
     assert_eq!(seats.waiting(), 0);
-    assert_eq!(seats.expired(), (vec![], None));
+    let expired = seats.expired();
+    assert!(expired.late.is_empty() && !expired.has_changed && expired.search_in.is_none());
     assert!(seats.leave(route(1), None).is_none());
 }
 
@@ -321,7 +413,7 @@ fn a_request_that_waits_in_vain_for_a_permit_is_removed_without_one() {
         (TestServer::new(10, Duration::from_millis(30)), Permits::new("database", 1));
     server.enter(route(1), request(0, &permits));
     assert!(server.enter(route(1), request(1, &permits)));
-    while server.seats.expired().0.is_empty() {
+    while server.seats.expired().late.is_empty() {
         thread::yield_now();
     }
     assert!(server.enter(route(2), request(2, &permits)));
@@ -337,7 +429,7 @@ fn a_route_without_permits_may_wait_although_others_held_them_all_for_long() {
     server.enter(route(1), request(0, &permits));
     for number in 1..4 {
         assert!(server.enter(route(2), request(number, &permits)));
-        while server.seats.expired().0.is_empty() {
+        while server.seats.expired().late.is_empty() {
             thread::yield_now();
         }
     }

@@ -418,13 +418,12 @@ impl EventLoop {
     /// Sends each request that has waited too long for a thread to its own loop, which refuses it.
     /// Returns how long until the next one expires.
     fn return_late_calls(&self) -> Option<Duration> {
-        let (late, next) = self.handle.engine.seats.expired();
-        if !late.is_empty() {
-            // The request that is first now may need less than the one before it.
+        let expired = self.handle.engine.seats.expired();
+        if expired.has_changed {
             start_waiting(&self.handle.engine, self.handle.engine.seats.next());
         }
-        late.into_iter().for_each(Work::return_late);
-        next
+        expired.late.into_iter().for_each(Work::return_late);
+        expired.search_in
     }
 
     fn timeout(&self, now: Instant) -> Option<Duration> {
