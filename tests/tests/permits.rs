@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -113,6 +114,35 @@ fn a_crowd_shares_a_few_permits_and_needs_as_few_threads() {
         // Two leaders, four threads with a permit, and some that have just given theirs back.
         assert!(metrics.pool.threads_peak <= 16, "{target}: {}", metrics.pool.threads_peak);
     }
+}
+
+#[test]
+fn a_client_whose_queries_hang_leaves_permits_to_others() {
+    let routes = Routes::new(6);
+    let config = ServerConfig::default().connections_per_client_max(1000);
+    let server = TestServer::with(config, routes.clone());
+    let from = |last| Client::connect_from(Ipv4Addr::new(127, 0, 0, last), server.address());
+    let mut greedy: Vec<Client> = (0..20).map(|_| from(1)).collect();
+    greedy.iter_mut().for_each(|client| ask(client, "/stuck"));
+    routes.gate.holds(4);
+    eventually("its other requests wait", || server.metrics().waiting == 16);
+    assert_eq!(routes.permits.available(), 2);
+    // The line of the same route, another route, and a call on the loop.
+    let mut stuck = from(2);
+    ask(&mut stuck, "/stuck");
+    routes.gate.holds(5);
+    for (target, last) in [("/query", 3), ("/inline", 4), ("/query", 5)] {
+        assert_eq!(from(last).get(target).status, 200, "{target}");
+    }
+    let mut late = from(1);
+    ask(&mut late, "/inline");
+    eventually("a call on the loop waits for the same share", || server.metrics().waiting == 17);
+    routes.gate.open();
+    for client in greedy.iter_mut().chain([&mut stuck, &mut late]) {
+        assert_eq!(client.response().status, 200);
+    }
+    eventually("all are given back", || routes.permits.available() == 6);
+    eventually("nothing waits", || server.metrics().waiting == 0);
 }
 
 /// Several requests per connection, connections that send their next request at once, on the loop

@@ -22,4 +22,5 @@ pub(crate) mod seats;
 #[cfg(feature = "spool")]
 pub(crate) mod spool;
 pub(crate) mod streams;
+pub(crate) mod thresholds;
 pub(crate) mod throttle;

@@ -65,7 +65,8 @@ impl Networks {
     }
 }
 
-fn network_of(client: IpAddr) -> Option<Ipv6Addr> {
+/// Returns the network of 48 bits that an IPv6 client belongs to.
+pub(crate) fn network_of(client: IpAddr) -> Option<Ipv6Addr> {
     match client {
         IpAddr::V4(_) => None,
         IpAddr::V6(address) => Some(Ipv6Addr::from(u128::from(address) >> BITS << BITS)),

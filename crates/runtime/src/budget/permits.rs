@@ -7,12 +7,15 @@
 //! [takes](Permits::take) a permit by itself is registered in the same way, and its thread waits.
 
 mod blocking;
+mod holders;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 pub use self::blocking::HeldPermit;
+use self::holders::Holders;
+use crate::budget::clients::ClientId;
 use crate::sync::Mutex;
 
 /// A number of permits, one for each running request.
@@ -47,6 +50,11 @@ use crate::sync::Mutex;
 /// assert_eq!(service.database.available(), 16);
 /// ```
 ///
+/// A client that is [counted](crate::ServerConfig::connections_per_client_max) takes one more only
+/// while it has fewer than twice the free ones: alone it has at most two thirds, 11 of 16. An IPv6
+/// network of 48 bits has eight ninths. Their other requests wait, and those of others overtake
+/// them.
+///
 /// A permit is taken before the handler is called, and released when the handler has returned or
 /// panicked. A body that is a reader is read later, without a permit.
 ///
@@ -66,10 +74,14 @@ struct Shared {
 
 struct State {
     free: usize,
+    holders: Holders,
     /// The servers that got no permit and were not notified since. If a permit is free and this
     /// queue is not empty, a thread is between [`Permits::put_back`] and the end of
     /// [`Permits::notify_waiters`].
     waiting: VecDeque<Weak<dyn PermitWaiter>>,
+    /// The servers whose requests wait for the share of their client. They become waiting as soon
+    /// as any permit is released.
+    at_share: Vec<Weak<dyn PermitWaiter>>,
 }
 
 /// A server with requests that wait for permits.
@@ -89,7 +101,13 @@ impl PermitWaiter for NoWaiter {
 /// A permit, or nothing for a call that needs none. Dropping it releases the permit and notifies
 /// the waiters.
 #[derive(Default)]
-pub(crate) struct Permit(Option<Permits>);
+pub(crate) struct Permit(Option<Taken>);
+
+struct Taken {
+    permits: Permits,
+    /// The client that it counts for, if it is counted.
+    client: Option<ClientId>,
+}
 
 impl Permits {
     /// Returns `count` permits. The name is shown in the log and in error messages.
@@ -97,8 +115,13 @@ impl Permits {
     /// With a count of 0 no permit is ever free: requests wait for
     /// [`queue_timeout`](crate::ServerConfig::queue_timeout) and are refused.
     pub fn new(name: impl Into<Box<str>>, count: usize) -> Self {
-        let state = Mutex::new(State { free: count, waiting: VecDeque::new() });
-        Self(Arc::new(Shared { name: name.into(), count, state }))
+        let state = State {
+            free: count,
+            holders: Holders::default(),
+            waiting: VecDeque::new(),
+            at_share: Vec::new(),
+        };
+        Self(Arc::new(Shared { name: name.into(), count, state: Mutex::new(state) }))
     }
 
     /// Returns the name.
@@ -116,25 +139,58 @@ impl Permits {
         self.0.state.lock().free
     }
 
-    /// Takes a permit for a new request. Returns `None` if none is free or others wait.
+    /// Takes a permit for a new request of this client, if the client is counted. Returns `None` if
+    /// none is free, others wait, or the client has its share.
     #[cold]
-    pub(crate) fn try_take(&self) -> Option<Permit> {
-        self.0.state.lock().take_if_none_waits().then(|| Permit(Some(self.clone())))
+    pub(crate) fn try_take(&self, client: Option<ClientId>) -> Option<Permit> {
+        self.taken(self.0.state.lock().take_if_none_waits(client), client)
     }
 
     /// As [`try_take`](Self::try_take), for a request that waits if there is no permit. `waiter` is
-    /// notified when one is free.
-    pub(crate) fn take_or_register(&self, waiter: &Weak<dyn PermitWaiter>) -> Option<Permit> {
+    /// notified when it should try again.
+    pub(crate) fn take_or_register(
+        &self,
+        waiter: &Weak<dyn PermitWaiter>,
+        client: Option<ClientId>,
+    ) -> Option<Permit> {
         let mut state = self.0.state.lock();
-        let is_taken = state.take_if_none_waits() || state.register(waiter);
-        is_taken.then(|| Permit(Some(self.clone())))
+        let is_taken = state.take_if_none_waits(client) || state.register(waiter, client);
+        self.taken(is_taken, client)
     }
 
     /// As [`take_or_register`](Self::take_or_register), for a request whose turn it is.
-    pub(crate) fn take_in_turn(&self, waiter: &Weak<dyn PermitWaiter>) -> Option<Permit> {
+    pub(crate) fn take_in_turn(
+        &self,
+        waiter: &Weak<dyn PermitWaiter>,
+        client: Option<ClientId>,
+    ) -> Option<Permit> {
         let mut state = self.0.state.lock();
-        let is_taken = state.take() || state.register(waiter);
-        is_taken.then(|| Permit(Some(self.clone())))
+        let is_taken = state.take(client) || state.register(waiter, client);
+        self.taken(is_taken, client)
+    }
+
+    /// Returns whether the requests of this client keep their turns: it may take a permit as soon
+    /// as one is free. If it has its share instead, `waiter` is notified when any is released.
+    pub(crate) fn keeps_turn_or_register(
+        &self,
+        waiter: &Weak<dyn PermitWaiter>,
+        client: ClientId,
+    ) -> bool {
+        let mut state = self.0.state.lock();
+        let is_at_share = state.is_at_share(Some(client));
+        if is_at_share {
+            state.register(waiter, Some(client));
+        }
+        !is_at_share
+    }
+
+    /// Returns how many permits this client holds.
+    pub(crate) fn held_by(&self, client: ClientId) -> usize {
+        self.0.state.lock().holders.of(client)
+    }
+
+    fn taken(&self, is_taken: bool, client: Option<ClientId>) -> Option<Permit> {
+        is_taken.then(|| Permit(Some(Taken { permits: self.clone(), client })))
     }
 
     /// Returns whether both are handles to the same permits.
@@ -142,8 +198,16 @@ impl Permits {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn put_back(&self) {
-        self.0.state.lock().free += 1;
+    fn put_back(&self, client: Option<ClientId>) {
+        let mut state = self.0.state.lock();
+        state.free += 1;
+        if let Some(client) = client {
+            state.holders.remove(client);
+        }
+        // What each client may have depends on the number of free permits.
+        for waiter in std::mem::take(&mut state.at_share) {
+            state.wait(&waiter);
+        }
     }
 
     /// Notifies the waiters one after the other until no permit is left. Each takes the permits
@@ -160,24 +224,42 @@ impl Permits {
 }
 
 impl State {
-    fn take(&mut self) -> bool {
-        let is_free = self.free > 0;
-        self.free -= usize::from(is_free);
-        is_free
+    fn take(&mut self, client: Option<ClientId>) -> bool {
+        if self.free == 0 || self.is_at_share(client) {
+            return false;
+        }
+        self.free -= 1;
+        if let Some(client) = client {
+            self.holders.add(client);
+        }
+        true
     }
 
     /// Takes a permit unless others wait. A new request must not overtake a waiter that was not
     /// notified yet.
-    fn take_if_none_waits(&mut self) -> bool {
-        self.waiting.is_empty() && self.take()
+    fn take_if_none_waits(&mut self, client: Option<ClientId>) -> bool {
+        self.waiting.is_empty() && self.take(client)
     }
 
-    /// Registers a waiter, once. Returns `false`.
-    fn register(&mut self, waiter: &Weak<dyn PermitWaiter>) -> bool {
+    /// Returns whether a permit is free that this client may not have.
+    fn is_at_share(&self, client: Option<ClientId>) -> bool {
+        self.free > 0 && client.is_some_and(|client| !self.holders.may_take(client, self.free))
+    }
+
+    /// Registers a waiter for a request that got no permit, once. Returns `false`.
+    fn register(&mut self, waiter: &Weak<dyn PermitWaiter>, client: Option<ClientId>) -> bool {
+        if !self.is_at_share(client) {
+            self.wait(waiter);
+        } else if !self.at_share.iter().any(|other| is_same(other, waiter)) {
+            self.at_share.push(Weak::clone(waiter));
+        }
+        false
+    }
+
+    fn wait(&mut self, waiter: &Weak<dyn PermitWaiter>) {
         if !self.waiting.iter().any(|other| is_same(other, waiter)) {
             self.waiting.push_back(Weak::clone(waiter));
         }
-        false
     }
 
     /// Forgets a waiter that waits no longer.
@@ -199,8 +281,8 @@ impl Permit {
     /// [`Permits::notify_waiters`] on the returned value.
     #[must_use]
     pub(crate) fn put_back(mut self) -> Option<Permits> {
-        let permits = self.0.take()?;
-        permits.put_back();
+        let Taken { permits, client } = self.0.take()?;
+        permits.put_back(client);
         Some(permits)
     }
 }
@@ -208,17 +290,17 @@ impl Permit {
 impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
-        if let Some(permits) = self.0.take() {
-            release_cold(&permits);
+        if let Some(taken) = self.0.take() {
+            release_cold(&taken);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn release_cold(permits: &Permits) {
-    permits.put_back();
-    permits.notify_waiters();
+fn release_cold(taken: &Taken) {
+    taken.permits.put_back(taken.client);
+    taken.permits.notify_waiters();
 }
 
 impl PartialEq for Permits {
@@ -241,7 +323,8 @@ impl fmt::Debug for Permits {
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Permit").field(&self.0.as_ref().map(Permits::name)).finish()
+        let name = self.0.as_ref().map(|taken| taken.permits.name());
+        f.debug_tuple("Permit").field(&name).finish()
     }
 }
 
@@ -272,7 +355,7 @@ mod tests {
             let this: Weak<dyn PermitWaiter> =
                 Arc::downgrade(&(Arc::clone(self) as Arc<dyn PermitWaiter>));
             while self.wants.load(Ordering::Relaxed) > 0 {
-                let Some(permit) = self.permits.take_in_turn(&this) else { return };
+                let Some(permit) = self.permits.take_in_turn(&this, None) else { return };
                 self.wants.fetch_sub(1, Ordering::Relaxed);
                 self.taken.lock().push(permit);
             }
@@ -292,9 +375,9 @@ mod tests {
     #[test]
     fn each_permit_is_taken_once_and_released_again() {
         let permits = Permits::new("database", 2);
-        let one = permits.try_take().unwrap();
-        let two = permits.try_take().unwrap();
-        assert!(permits.try_take().is_none());
+        let one = permits.try_take(None).unwrap();
+        let two = permits.try_take(None).unwrap();
+        assert!(permits.try_take(None).is_none());
         assert_eq!((permits.available(), permits.count()), (0, 2));
         drop(one);
         assert_eq!(two.put_back().as_ref(), Some(&permits));
@@ -306,13 +389,13 @@ mod tests {
     #[test]
     fn waiters_are_served_in_turns() {
         let permits = Permits::new("database", 1);
-        let first = permits.try_take();
+        let first = permits.try_take(None);
         let (one, two) = (Waiter::new(&permits, 2), Waiter::new(&permits, 2));
         one.ask();
         two.ask();
         drop(first);
         assert_eq!((one.has(), two.has()), (1, 0));
-        assert!(permits.try_take().is_none());
+        assert!(permits.try_take(None).is_none());
         let taken = one.taken.lock().pop();
         drop(taken);
         assert_eq!((one.has(), two.has()), (0, 1), "it is the turn of the other waiter");
@@ -324,12 +407,12 @@ mod tests {
     #[test]
     fn a_new_request_does_not_overtake_waiters() {
         let permits = Permits::new("database", 1);
-        let first = permits.try_take().unwrap();
+        let first = permits.try_take(None).unwrap();
         let waiter = Waiter::new(&permits, 1);
         waiter.ask();
         let untold = first.put_back();
         assert_eq!(permits.available(), 1);
-        assert!(permits.try_take().is_none());
+        assert!(permits.try_take(None).is_none());
         untold.unwrap().notify_waiters();
         assert_eq!((waiter.has(), permits.available()), (1, 0));
     }
@@ -337,7 +420,7 @@ mod tests {
     #[test]
     fn a_waiter_that_leaves_a_permit_or_is_dropped_passes_it_to_the_next() {
         let permits = Permits::new("database", 1);
-        let first = permits.try_take();
+        let first = permits.try_take(None);
         let (gone, idle, last) =
             (Waiter::new(&permits, 1), Waiter::new(&permits, 1), Waiter::new(&permits, 1));
         gone.ask();
@@ -348,6 +431,6 @@ mod tests {
         drop(first);
         assert_eq!((idle.has(), last.has()), (0, 1));
         last.taken.lock().clear();
-        assert!(permits.try_take().is_some(), "no waiter is registered");
+        assert!(permits.try_take(None).is_some(), "no waiter is registered");
     }
 }

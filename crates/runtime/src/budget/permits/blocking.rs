@@ -61,7 +61,7 @@ impl Permits {
     pub fn take(&self, timeout: Duration) -> Option<HeldPermit> {
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         if timeout.is_zero() {
-            return self.try_take().map(HeldPermit);
+            return self.try_take(None).map(HeldPermit);
         }
         let thread = Arc::new(WaitingThread {
             permits: self.clone(),
@@ -70,7 +70,7 @@ impl Permits {
         });
         let waiter: Weak<dyn PermitWaiter> =
             Arc::downgrade(&(Arc::clone(&thread) as Arc<dyn PermitWaiter>));
-        if let Some(permit) = self.take_or_register(&waiter) {
+        if let Some(permit) = self.take_or_register(&waiter, None) {
             return Some(HeldPermit(permit));
         }
         let taken = thread.wait_until(deadline);
@@ -138,7 +138,7 @@ impl PermitWaiter for WaitingThread {
         let this: Weak<dyn PermitWaiter> =
             Arc::downgrade(&(Arc::clone(&self) as Arc<dyn PermitWaiter>));
         // If another thread was faster, this one is registered again.
-        if let Some(permit) = self.permits.take_in_turn(&this) {
+        if let Some(permit) = self.permits.take_in_turn(&this, None) {
             *state = Turn::Come(permit);
             self.has_turn.notify_all();
         }

@@ -1,24 +1,27 @@
 //! Tests of the seats with counted clients.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::share::seats_of;
 use super::{Entered, Full, SeatRequest, Seats, VITAL_SEATS};
 use crate::budget::clients::{ClientConnection, Clients};
-use crate::budget::permits::{Permit, Permits};
+use crate::budget::permits::{Permit, PermitWaiter, Permits};
 use crate::execution::key::ExecutionKey;
 
 const LONG: Duration = Duration::from_secs(3600);
 
 /// A request of a client.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct TestRequest {
     number: u32,
     client: Option<Arc<ClientConnection>>,
     has_begun: bool,
     permits: Option<Permits>,
+    permit: Permit,
 }
 
 impl SeatRequest for TestRequest {
@@ -35,7 +38,7 @@ impl SeatRequest for TestRequest {
     }
 
     fn hold(&mut self, permit: Permit) {
-        drop(permit);
+        self.permit = permit;
         self.permits = None;
     }
 }
@@ -60,7 +63,7 @@ impl TestSeats {
 
     fn request(&self, client: char, number: u32) -> TestRequest {
         let client = self.client(client).cloned();
-        TestRequest { number, client, has_begun: false, permits: None }
+        TestRequest { number, client, has_begun: false, permits: None, permit: Permit::default() }
     }
 
     /// Asks for a seat for one request of each of these clients, which are numbered from 1. Returns
@@ -242,6 +245,114 @@ fn a_request_that_has_begun_waits_longer_than_others_before_it_is_returned() {
     }
     assert_eq!(returned, [1, 2]);
     assert_eq!((test.seats.waiting(), test.leave(route(1), 'a')), (0, None));
+}
+
+/// Seats, and the requests that got one. Each request needs a permit.
+struct PermitServer {
+    test: TestSeats,
+    permits: Permits,
+    seated: Mutex<Vec<TestRequest>>,
+}
+
+impl PermitServer {
+    fn new(permits: &Permits) -> Arc<Self> {
+        Arc::new_cyclic(|server: &Weak<Self>| {
+            let TestSeats { seats, clients } = TestSeats::new(512, 10_000, LONG);
+            let test = TestSeats { seats: seats.notifying(Weak::<Self>::clone(server)), clients };
+            Self { test, permits: permits.clone(), seated: Mutex::default() }
+        })
+    }
+
+    /// Asks for a seat and a permit for one request of each of these clients. Returns which of them
+    /// got them.
+    fn enter(&self, clients: &str) -> String {
+        let mut entered = String::new();
+        for client in clients.chars() {
+            let permits = Some(self.permits.clone());
+            let request = TestRequest { permits, ..self.test.request(client, client.into()) };
+            match self.test.seats.enter(route(1), request) {
+                Entered::Seated(request) => {
+                    entered.push(client);
+                    self.seated.lock().push(request);
+                }
+                Entered::Waiting => {}
+                Entered::Replaced(_) | Entered::Refused(..) => panic!("there is room"),
+            }
+        }
+        entered
+    }
+
+    /// Ends the request of this client that began first. Returns the clients whose requests begin
+    /// because of that.
+    fn end(&self, client: char) -> String {
+        let before = self.seated.lock().len() - 1;
+        let number = u32::from(client);
+        let at = self.seated.lock().iter().position(|request| request.number == number);
+        let Some(at) = at else { panic!("{client} has no seat") };
+        let request = self.seated.lock().remove(at);
+        drop(request.permit);
+        self.seat_all(self.test.seats.leave(route(1), request.client.as_ref()));
+        let seated = self.seated.lock();
+        seated[before..].iter().filter_map(|request| char::from_u32(request.number)).collect()
+    }
+
+    fn seat_all(&self, mut next: Option<(ExecutionKey, TestRequest)>) {
+        while let Some((_, request)) = next {
+            self.seated.lock().push(request);
+            next = self.test.seats.next();
+        }
+    }
+}
+
+impl PermitWaiter for PermitServer {
+    fn permit_is_free(self: Arc<Self>) {
+        self.seat_all(self.test.seats.next_locked());
+    }
+}
+
+#[test]
+fn one_client_has_two_thirds_of_the_permits_and_is_overtaken() {
+    let permits = Permits::new("database", 4);
+    let server = PermitServer::new(&permits);
+    assert_eq!(server.enter("aaaaa"), "aaa");
+    assert_eq!(permits.available(), 1, "the last one is for another client");
+    assert_eq!(server.enter("b"), "b");
+    assert_eq!(server.enter("b-"), "", "no permit is free");
+    assert_eq!(server.end('b'), "b", "and not the first of the others");
+    assert_eq!(server.end('a'), "-");
+    assert_eq!(server.end('-'), "", "there are two of it in any case");
+    assert_eq!(server.end('a'), "a", "as soon as it has fewer than twice the free ones");
+    assert_eq!(server.end('a'), "a");
+    for client in ['a', 'a', 'b'] {
+        assert_eq!(server.end(client), "");
+    }
+    assert_eq!((permits.available(), server.test.seats.waiting()), (4, 0));
+}
+
+#[test]
+fn a_client_that_waits_for_its_share_hears_of_a_permit_that_another_server_releases() {
+    let permits = Permits::new("database", 4);
+    let (server, other) = (PermitServer::new(&permits), PermitServer::new(&permits));
+    assert_eq!((server.enter("aaaa"), other.enter("b")), ("aaa".to_owned(), "b".to_owned()));
+    assert_eq!(other.enter("b"), "");
+    assert_eq!(other.end('b'), "b", "the server with the greedy client leaves it");
+    assert_eq!(server.end('a'), "", "one is free, and the client has two");
+    assert_eq!(other.end('b'), "");
+    assert_eq!(server.seated.lock().len(), 3, "two are free");
+    assert_eq!((permits.available(), server.test.seats.waiting()), (1, 0));
+}
+
+#[test]
+fn a_refusal_names_the_permits_that_the_client_holds() {
+    let permits = Permits::new("database", 4);
+    let server = PermitServer::new(&permits);
+    assert_eq!(server.enter("aaa"), "aaa");
+    let permits = Some(server.permits.clone());
+    let request = TestRequest { permits, ..server.test.request('a', 1) };
+    let why = server.test.seats.why(route(1), &request).to_string();
+    assert!(why.ends_with(", 1 of 4 permits \"database\" are free, its client holds 3"), "{why}");
+    let why = server.test.seats.why(route(1), &TestRequest { client: None, ..request }).to_string();
+    assert!(why.ends_with(" are free"), "{why}");
 }
 
 #[test]

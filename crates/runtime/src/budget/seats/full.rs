@@ -20,8 +20,8 @@ pub(crate) struct Full {
     pub(crate) client: Option<(usize, usize)>,
     /// How long one more request would have waited, if that is known.
     pub(crate) wait: Option<Duration>,
-    /// The permits that the request needs beside a seat.
-    pub(crate) permits: Option<Permits>,
+    /// The permits that the request needs beside a seat, and how many its client holds.
+    pub(crate) permits: Option<(Permits, usize)>,
     /// The request could wait, but there is no memory for that.
     pub(crate) lacks_memory: bool,
 }
@@ -48,14 +48,18 @@ impl fmt::Display for Full {
             write!(f, ", its client has {taken} threads and {waiting} of these requests")?;
         }
         match &self.permits {
-            Some(permits) => {
+            Some((permits, held)) => {
                 write!(
                     f,
                     ", {} of {} permits \"{}\" are free",
                     permits.available(),
                     permits.count(),
                     permits.name()
-                )
+                )?;
+                if self.client.is_some() {
+                    write!(f, ", its client holds {held}")?;
+                }
+                Ok(())
             }
             None => Ok(()),
         }

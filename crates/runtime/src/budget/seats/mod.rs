@@ -137,8 +137,9 @@ impl<T: SeatRequest> Seats<T> {
         let has_seat = route_may_take(route.taken, free, rest.kept_from(key), self.seats_max)
             && client_may_take(item.client(), key, free);
         // Requests of clients that may not have a seat now are overtaken.
-        if has_seat && route.find(|other| client_may_take(other.client(), key, free)).is_none() {
-            if has_permit(&mut item, |permits| permits.take_or_register(&self.waiter)) {
+        if has_seat && route.find(|other| self.keeps_turn(other, key, free)).is_none() {
+            let waiter = &self.waiter;
+            if has_permit(&mut item, |permits, client| permits.take_or_register(waiter, client)) {
                 if route.is_empty() {
                     route.backlog.reset();
                 }
@@ -384,11 +385,11 @@ impl<T: SeatRequest> Seats<T> {
             let Some(route) = state.routes.get_mut(&key) else { continue };
             let kept = state.rest.kept_from(key);
             let has_seat = route_may_take(route.taken, free, kept, self.seats_max);
-            let turn = route.find(|item| has_seat && client_may_take(item.client(), key, free));
+            let turn = route.find(|item| has_seat && self.keeps_turn(item, key, free));
             is_short |= turn.is_none() && !route.is_empty();
             let first = turn.and_then(|turn| route.get_mut(turn));
             let may = first.is_some_and(|first| {
-                has_permit(first, |permits| permits.take_in_turn(&self.waiter))
+                has_permit(first, |permits, client| permits.take_in_turn(&self.waiter, client))
             });
             let item = turn.filter(|_| may).and_then(|turn| route.take(turn));
             if !route.is_empty() {
@@ -410,6 +411,16 @@ impl<T: SeatRequest> Seats<T> {
         state.is_short = is_short;
         self.publish(state);
         None
+    }
+
+    /// Returns whether the client of a request may have one of the `free` seats, and a permit as
+    /// soon as one is free. Others overtake its requests otherwise.
+    fn keeps_turn(&self, item: &T, key: ExecutionKey, free: usize) -> bool {
+        let Some(client) = item.client() else { return true };
+        client_may_take(Some(client), key, free)
+            && item
+                .permits()
+                .is_none_or(|permits| permits.keeps_turn_or_register(&self.waiter, client.client()))
     }
 
     /// Updates the values that threads read without the lock. Compares first, because each store
@@ -442,7 +453,10 @@ impl<T: SeatRequest> Seats<T> {
             waiting: route.len(),
             client: item.client().map(|client| (seats_of(client, key), own)),
             wait,
-            permits: item.permits().cloned(),
+            permits: item.permits().map(|permits| {
+                let held = item.client().map(|client| permits.held_by(client.client()));
+                (permits.clone(), held.unwrap_or(0))
+            }),
             lacks_memory: false,
         }
     }

@@ -147,9 +147,13 @@ fn a_request_that_waits_for_the_share_of_its_client_is_run() {
 }
 
 /// A request that needs a permit.
-struct TestRequest(Permits, Permit);
+struct TestRequest(Permits, Permit, Option<Arc<ClientConnection>>);
 
 impl SeatRequest for TestRequest {
+    fn client(&self) -> Option<&Arc<ClientConnection>> {
+        self.2.as_ref()
+    }
+
     fn permits(&self) -> Option<&Permits> {
         Some(&self.0)
     }
@@ -175,7 +179,11 @@ impl TestServer {
     }
 
     fn run(&self, key: ExecutionKey, permits: &Permits) {
-        match self.seats.enter(key, TestRequest(permits.clone(), Permit::default())) {
+        self.run_for(key, permits, None);
+    }
+
+    fn run_for(&self, key: ExecutionKey, permits: &Permits, client: Option<Arc<ClientConnection>>) {
+        match self.seats.enter(key, TestRequest(permits.clone(), Permit::default(), client)) {
             Entered::Seated(request) => self.run_all(Some((key, request))),
             Entered::Waiting => {}
             Entered::Replaced(_) | Entered::Refused(..) => panic!("there is room"),
@@ -186,8 +194,9 @@ impl TestServer {
         while let Some((key, request)) = seated {
             self.ran.fetch_add(1, Ordering::Relaxed);
             // The permit first, because a handler returns before its thread is free.
-            drop(request);
-            seated = self.seats.leave(key, None).or_else(|| self.seats.next());
+            let TestRequest(_, permit, client) = request;
+            drop(permit);
+            seated = self.seats.leave(key, client.as_ref()).or_else(|| self.seats.next());
         }
     }
 
@@ -253,11 +262,30 @@ fn a_permit_taken_without_a_seat_is_offered_to_waiting_requests() {
         let (server, permits) = (TestServer::new(1), Permits::new("database", 1));
         let other = thread::spawn({
             let permits = permits.clone();
-            move || drop(permits.try_take())
+            move || drop(permits.try_take(None))
         });
         server.run(ExecutionKey::at(1), &permits);
         other.join().unwrap();
         assert_eq!((server.ran.load(Ordering::Relaxed), permits.available()), (1, 1));
+        assert!(server.is_empty());
+    });
+}
+
+/// A request that waits for the share of its client in the permits, although one is free, is run by
+/// whoever releases a permit, on this server or on another.
+#[test]
+fn a_request_that_waits_for_the_share_of_its_client_in_permits_is_run() {
+    loom::model(|| {
+        let clients = Arc::new(Clients::new(10));
+        let client = clients.admit([192, 0, 2, 1].into()).unwrap();
+        let permits = Permits::new("database", 3);
+        let id = client.as_ref().map(|client| client.client());
+        let [first, second] = [(); 2].map(|()| permits.try_take(id).expect("two of three"));
+        let server = TestServer::new(1);
+        let threads = [first, second].map(|permit| thread::spawn(move || drop(permit)));
+        server.run_for(ExecutionKey::at(1), &permits, client);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((server.ran.load(Ordering::Relaxed), permits.available()), (1, 3));
         assert!(server.is_empty());
     });
 }

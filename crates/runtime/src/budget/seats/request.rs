@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::budget::clients::ClientConnection;
+use crate::budget::clients::{ClientConnection, ClientId};
 use crate::budget::permits::{Permit, Permits};
 
 /// A request that asks for a seat, and may need a permit too.
@@ -36,10 +36,11 @@ pub(crate) trait SeatRequest {
 /// Returns whether a request has the permit that it needs. Takes one if necessary.
 pub(super) fn has_permit<T: SeatRequest>(
     item: &mut T,
-    take: impl FnOnce(&Permits) -> Option<Permit>,
+    take: impl FnOnce(&Permits, Option<ClientId>) -> Option<Permit>,
 ) -> bool {
     let Some(permits) = item.permits() else { return true };
-    let Some(permit) = take(permits) else { return false };
+    let client = item.client().map(|client| client.client());
+    let Some(permit) = take(permits, client) else { return false };
     item.hold(permit);
     true
 }

@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use super::VITAL_SEATS;
 use crate::budget::clients::ClientConnection;
+use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_take};
 use crate::execution::key::ExecutionKey;
 
-/// A route may have this many times the free seats. With eight, a ninth of the seats is left for
-/// the others.
-pub(super) const ROUTE_SHARE: usize = 8;
-
-/// A counted client may have this many times the free seats for one route. Many people may share an
-/// address, so this leaves a third of the seats to others and not more.
-const CLIENT_SHARE: usize = 2;
+/// A route may have this many times the free seats.
+pub(super) const ROUTE_SHARE: usize = LARGE_SHARE;
 
 /// A counted client may have this many times the free seats for all its routes together: as many as
 /// a route may have. It is more than its share of one route, because a route that hangs must not
 /// take the others from the same client. Without this bound, a client that hangs in sixteen routes
 /// would have all but fifteen of 512 seats. An IPv6 network of 48 bits has the same share, because
 /// whoever has one is 65,536 clients.
-const CLIENT_TOTAL_SHARE: usize = ROUTE_SHARE;
+const CLIENT_TOTAL_SHARE: usize = LARGE_SHARE;
 
 /// The vital seats that one counted client may have.
 const VITAL_PER_CLIENT: usize = VITAL_SEATS / 2;
@@ -36,7 +32,7 @@ pub(super) const fn route_may_take(
     kept: usize,
     seats_max: usize,
 ) -> bool {
-    taken < free.saturating_mul(ROUTE_SHARE)
+    may_take(taken, free, ROUTE_SHARE)
         && (free > kept || taken < seats_max.div_ceil(2) || taken < 2)
 }
 
@@ -44,8 +40,8 @@ pub(super) const fn route_may_take(
 #[inline]
 pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: usize) -> bool {
     client.is_none_or(|client| {
-        seats_of(client, key) < free.saturating_mul(CLIENT_SHARE)
-            && client.all_seats() < free.saturating_mul(CLIENT_TOTAL_SHARE)
+        may_take(seats_of(client, key), free, CLIENT_SHARE)
+            && may_take(client.all_seats(), free, CLIENT_TOTAL_SHARE)
     })
 }
 

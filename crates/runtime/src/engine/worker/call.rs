@@ -166,7 +166,7 @@ impl Worker<'_> {
             return self.dispatch(take(request), reply_to);
         }
         let permits = request.as_ref().and_then(Request::permits);
-        if permits.is_some_and(|permits| !self.takes_permit(permits)) {
+        if permits.is_some_and(|permits| !self.takes_permit(permits, &reply_to.connection)) {
             return self.dispatch(take(request), reply_to);
         }
         if IS_RARE {
@@ -260,8 +260,8 @@ impl Worker<'_> {
 
     #[cold]
     #[inline(never)]
-    fn takes_permit(&mut self, permits: &Permits) -> bool {
-        self.permit = permits.try_take();
+    fn takes_permit(&mut self, permits: &Permits, connection: &Connection) -> bool {
+        self.permit = permits.try_take(connection.place.as_ref().map(|place| place.client()));
         self.permit.is_some()
     }
 
