@@ -1,6 +1,8 @@
 //! A limit on concurrent requests.
 
 mod sending;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -94,8 +96,8 @@ impl ConcurrencyLimit {
     }
 
     /// Lets up to `waiting_max` further requests wait for up to `timeout` before they are refused.
-    /// Each of them holds a thread while it waits. The order is not strictly first come, first
-    /// served. Default: no request waits.
+    /// Each of them holds a thread while it waits. A new request does not overtake those that wait.
+    /// Default: no request waits.
     ///
     /// ```
     /// use filoplume::middleware::ConcurrencyLimit;
@@ -254,35 +256,44 @@ impl Limiter {
         if counts.running >= limiter.running_max {
             limiter.take_late_place(&mut counts);
         }
-        if counts.running >= limiter.running_max {
+        // A place that was released belongs to those that wait.
+        let mut has_place = counts.running < limiter.running_max && counts.waiting == 0;
+        if !has_place {
             if let Some(wait) = wait.filter(|wait| counts.waiting < wait.waiting_max) {
                 let deadline = Instant::now() + wait.timeout.min(WAIT_MAX);
                 counts.waiting += 1;
                 limiter.wait_until(&mut counts, deadline);
                 counts.waiting -= 1;
-            }
-            if counts.running >= limiter.running_max {
-                counts.refused_at = Some(Instant::now());
-                counts.remove(client);
-                return Err(LimitReached::Total);
+                has_place = counts.running < limiter.running_max;
             }
         }
+        if !has_place {
+            counts.refused_at = Some(Instant::now());
+            counts.remove(client);
+            return Err(LimitReached::Total);
+        }
         counts.running += 1;
+        // Two places may have been released before the first of two waiting requests was awake.
+        let has_more = counts.waiting > 0 && counts.running < limiter.running_max;
         drop(counts);
+        if has_more {
+            limiter.released.notify_one();
+        }
         Ok(Arc::new(Permit { limiter: Arc::clone(limiter), client }))
     }
 
+    /// Waits at least once, behind those that wait already.
     fn wait_until(&self, counts: &mut MutexGuard<'_, Counts>, deadline: Instant) {
-        while counts.running >= self.running_max {
+        loop {
             let now = Instant::now();
-            if now >= deadline {
-                return;
-            }
             let is_sending = !counts.sending.is_empty();
             let until = if is_sending { deadline.min(now + LATE_CHECK_INTERVAL) } else { deadline };
             self.released.wait_until(counts, until);
             if counts.running >= self.running_max {
                 self.take_late_place(counts);
+            }
+            if counts.running < self.running_max || now >= deadline {
+                return;
             }
         }
     }
@@ -332,151 +343,6 @@ impl Drop for Permit {
         drop(counts);
         if is_waited_for {
             self.limiter.released.notify_one();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::io::{self, Read};
-    use std::sync::mpsc;
-    use std::thread;
-
-    use filoplume_runtime::FileBody;
-
-    use super::*;
-
-    fn limiter(running_max: usize) -> Arc<Limiter> {
-        Arc::clone(&ConcurrencyLimit::new(running_max).limiter)
-    }
-
-    #[test]
-    fn a_new_request_runs_when_another_one_ends() {
-        let limiter = limiter(2);
-        let first = Limiter::acquire(&limiter, None, None).ok().unwrap();
-        let _second = Limiter::acquire(&limiter, None, None).ok().unwrap();
-        assert!(Limiter::acquire(&limiter, None, None).is_err());
-        drop(first);
-        assert!(Limiter::acquire(&limiter, None, None).is_ok());
-    }
-
-    #[test]
-    fn a_client_at_its_limit_leaves_room_for_others_and_is_forgotten_at_the_end() {
-        let limiter = limiter(3);
-        let client =
-            |last| Some(ClientLimit { network: IpAddr::from([192, 0, 2, last]), running_max: 2 });
-        let first = Limiter::acquire(&limiter, client(1), None).ok().unwrap();
-        let second = Limiter::acquire(&limiter, client(1), None).ok().unwrap();
-        assert_eq!(
-            Limiter::acquire(&limiter, client(1), None).err(),
-            Some(LimitReached::PerClient)
-        );
-        let other = Limiter::acquire(&limiter, client(2), None).ok().unwrap();
-        assert_eq!(
-            Limiter::acquire(&limiter, client(2), None).err(),
-            Some(LimitReached::Total),
-            "a request refused by the total limit does not count for its client"
-        );
-        drop((first, second));
-        assert!(Limiter::acquire(&limiter, client(2), None).is_ok());
-        drop(other);
-        let counts = limiter.counts.lock();
-        assert_eq!((counts.running, counts.clients.len()), (0, 0));
-    }
-
-    #[test]
-    fn a_waiting_request_runs_when_another_one_ends() {
-        let limiter = limiter(1);
-        // Longer than the test waits: a request that is not woken does not run before the test
-        // ends.
-        let wait = Some(Wait { timeout: Duration::from_secs(3600), waiting_max: 1 });
-        let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
-        let (tell, is_let_in) = mpsc::channel();
-        thread::spawn({
-            let limiter = Arc::clone(&limiter);
-            move || {
-                // The permit is released before the test is told.
-                let is_ok = Limiter::acquire(&limiter, None, wait).is_ok();
-                tell.send(is_ok)
-            }
-        });
-        while limiter.counts.lock().waiting == 0 {
-            thread::yield_now();
-        }
-        assert!(Limiter::acquire(&limiter, None, wait).is_err(), "only one request may wait");
-        drop(permit);
-        assert_eq!(is_let_in.recv_timeout(Duration::from_secs(30)), Ok(true));
-        let counts = limiter.counts.lock();
-        assert_eq!((counts.running, counts.waiting), (0, 0));
-    }
-
-    #[test]
-    fn a_request_that_waits_too_long_is_refused_and_forgotten() {
-        let limiter = limiter(1);
-        let _permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
-        let wait = Some(Wait { timeout: Duration::from_millis(1), waiting_max: 1 });
-        assert!(Limiter::acquire(&limiter, None, wait).is_err());
-        assert_eq!(limiter.counts.lock().waiting, 0);
-    }
-
-    #[test]
-    fn a_body_that_is_read_holds_the_permit_until_it_is_dropped() {
-        let limiter = limiter(1);
-        let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
-        let mut body = ResponseBody::Unsized(Box::new(io::Cursor::new("text")));
-        hold_permit_while_sent(&mut body, permit);
-        assert_eq!(limiter.counts.lock().running, 1);
-        let ResponseBody::Unsized(mut reader) = body else { panic!("it is a reader still") };
-        assert_eq!(io::read_to_string(&mut reader).unwrap(), "text");
-        assert_eq!(limiter.counts.lock().running, 1);
-        drop(reader);
-        assert_eq!(limiter.counts.lock().running, 0);
-    }
-
-    #[test]
-    fn a_body_that_is_there_holds_no_permit() {
-        /// A file that nobody reads.
-        struct NoFile;
-        impl Read for NoFile {
-            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Ok(0)
-            }
-        }
-        impl FileBody for NoFile {
-            fn part(&self) -> Option<(&File, u64)> {
-                None
-            }
-
-            fn advance(&mut self, _: u64) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let limiter = limiter(1);
-        let file = ResponseBody::File { content: Box::new(NoFile), length: 1 };
-        for mut body in [ResponseBody::Bytes("text".into()), ResponseBody::Empty, file] {
-            let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
-            hold_permit_while_sent(&mut body, permit);
-            assert_eq!(limiter.counts.lock().running, 0);
-        }
-    }
-
-    #[test]
-    fn a_place_is_waited_for_while_a_request_waits_and_after_a_refusal() {
-        let limiter = limiter(1);
-        let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
-        assert!(!limiter.is_waited_for());
-        assert!(Limiter::acquire(&limiter, None, None).is_err());
-        assert!(limiter.is_waited_for());
-        limiter.counts.lock().refused_at = Instant::now().checked_sub(REFUSED_FOR);
-        assert!(!limiter.is_waited_for(), "the client does not come again");
-        drop(permit);
-    }
-
-    #[test]
-    fn retry_after_is_at_least_one_second() {
-        for (duration, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2)] {
-            assert_eq!(whole_seconds(Duration::from_millis(duration)), seconds);
         }
     }
 }
