@@ -1,7 +1,9 @@
-//! Requests that wait count in the memory budget, and others do not.
+//! Requests that wait count in the memory budget, and others do not. One client leaves a third of
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,7 +13,11 @@ use filoplume_tests::{Client, Gate, TestServer, eventually};
 /// The length of a long field.
 const LONG: usize = 8 * 1024;
 
-/// `/gate` waits at a gate on the pool. Other paths return the number of used bytes.
+/// The length of a response that no socket takes at once.
+const LARGE: usize = 16 << 20;
+
+/// `/gate` waits at a gate on the pool, and `/large` returns [`LARGE`] bytes of its own. Other
+/// paths return the number of used bytes.
 struct Routes {
     gate: Gate,
     server: Arc<OnceLock<Server>>,
@@ -25,6 +31,9 @@ impl Service for Routes {
     fn call(&self, request: Request) -> Response {
         if request.path() == "/gate" {
             self.gate.pass();
+        }
+        if request.path() == "/large" {
+            return Response::from("x".repeat(LARGE));
         }
         let metrics = self.server.get().and_then(Server::metrics).unwrap();
         Response::from(metrics.memory_used.to_string())
@@ -51,12 +60,24 @@ fn request(start: &str, content: &str) -> String {
 }
 
 fn send(server: &TestServer, count: usize, bytes: &str) -> Vec<Client> {
+    send_from(Ipv4Addr::LOCALHOST, server, count, bytes)
+}
+
+fn send_from(from: Ipv4Addr, server: &TestServer, count: usize, bytes: &str) -> Vec<Client> {
     let send = |_| {
-        let mut client = server.client();
+        let mut client = Client::connect_from(from, server.address());
         client.send(bytes);
         client
     };
     (0..count).map(send).collect()
+}
+
+/// Returns how often something was refused for want of memory.
+fn refused(server: &TestServer) -> usize {
+    let metrics = server.metrics();
+    let mut refusals = metrics.refusals();
+    let count = refusals.find(|(refusal, _)| *refusal == Refusal::Memory);
+    usize::try_from(count.map_or(0, |(_, count)| count)).unwrap()
 }
 
 /// Asserts that each of them is answered and that all memory is given back.
@@ -120,15 +141,8 @@ fn without_memory_a_request_is_refused_instead_of_queued_and_its_connection_kept
     const COUNT: usize = 300;
     let (server, gate) = server(ServerConfig::default().memory_max(MEMORY));
     let mut clients = send(&server, COUNT, &request("GET /gate", ""));
-    let refused = || {
-        let metrics = server.metrics();
-        metrics
-            .refusals()
-            .find(|(refusal, _)| *refusal == Refusal::Memory)
-            .map_or(0, |(_, count)| count)
-    };
     eventually("each of them runs, waits or is refused", || {
-        server.metrics().waiting + usize::try_from(refused()).unwrap() == COUNT - 1
+        server.metrics().waiting + refused(&server) == COUNT - 1
     });
     let metrics = server.metrics();
     assert!((MEMORY / LONG / 5..=MEMORY / LONG).contains(&metrics.waiting), "{metrics:?}");
@@ -145,5 +159,60 @@ fn without_memory_a_request_is_refused_instead_of_queued_and_its_connection_kept
         assert_eq!(client.get("/").status, 200);
     }
     assert_eq!(answers, [COUNT - 1 - metrics.waiting, metrics.waiting + 1]);
+    eventually("all memory is given back", || server.metrics().memory_used == 0);
+}
+
+/// Two clients that are counted, although they are on this machine.
+const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+
+#[test]
+fn requests_and_contents_of_one_client_leave_memory_to_others() {
+    const MEMORY: usize = 1 << 20;
+    const COUNT: usize = 300;
+    let config = ServerConfig::default().memory_max(MEMORY).connections_per_client_max(10 * COUNT);
+    let (server, gate) = server(config);
+    let waiting = send_from(ONE, &server, COUNT, &request("GET /gate", ""));
+    eventually("each of them runs, waits or is refused", || {
+        server.metrics().waiting + refused(&server) == COUNT - 1
+    });
+    let used = server.metrics().memory_used;
+    assert!((MEMORY / 2..=MEMORY / 3 * 2 + 1).contains(&used), "{used}");
+
+    let (before, content) = (refused(&server), "x".repeat(40_000));
+    let whole = request("POST /", &content);
+    let (start, end) = whole.split_at(whole.len() - 10_000);
+    let mut of_one = send_from(ONE, &server, 1, start);
+    assert_eq!(of_one[0].response().status, 503);
+    let mut of_other = send_from(OTHER, &server, 3, start);
+    of_other.extend(send_from(OTHER, &server, 3, &request("GET /gate", "")));
+    eventually("requests of the other client wait", || {
+        server.metrics().waiting + refused(&server) == COUNT + 3
+    });
+    assert_eq!(refused(&server), before + 1, "only a content of the first client");
+    gate.open();
+    for client in &mut of_other[..3] {
+        client.send(end);
+    }
+    drop((waiting, of_one));
+    are_answered(&server, &mut of_other);
+}
+
+#[test]
+fn responses_that_one_client_does_not_read_leave_memory_to_others() {
+    const MEMORY: usize = 4 * LARGE;
+    let config = ServerConfig::default().memory_max(MEMORY).connections_per_client_max(100);
+    let (server, _gate) = server(config);
+    let large = "GET /large HTTP/1.1\r\nHost: t\r\n\r\n";
+    let mut unread = Vec::new();
+    for _ in 0..12 {
+        unread.extend(send_from(ONE, &server, 1, large));
+        let used = server.metrics().memory_used;
+        assert!(used <= MEMORY / 3 * 2 + 1, "{used}");
+    }
+    let mut other = send_from(OTHER, &server, 1, large);
+    let response = other[0].response();
+    assert_eq!((response.status, response.body.len()), (200, LARGE));
+    drop(unread);
     eventually("all memory is given back", || server.metrics().memory_used == 0);
 }

@@ -244,6 +244,10 @@ impl ServerConfig {
     /// peer does not take it at once. For connections to which other threads send, more than 4 KiB
     /// are enough, and further bytes for them are refused.
     ///
+    /// A client that is [counted](Self::connections_per_client_max) leaves a third of it to others,
+    /// and an IPv6 network of 48 bits a ninth. Beyond that the client is treated as if all were
+    /// used.
+    ///
     /// Default: a quarter of the memory of the machine or the container; 1 GiB if the system does
     /// not report it.
     pub fn memory_max(mut self, bytes: usize) -> Self {

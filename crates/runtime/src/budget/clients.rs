@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::budget::client_network::{client_network, ipv4_or_ipv6};
 use crate::budget::held::{Held, try_count};
 use crate::budget::networks::Networks;
+use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_have};
 
 /// An IPv6 network of 48 bits may have this many times the connections of a client. It has many.
 const NETWORK_SHARE: usize = 4;
@@ -219,6 +220,27 @@ impl ClientConnection {
     #[cfg(feature = "spool")]
     pub(crate) fn release_spooled(&self, bytes: u64) {
         self.all().for_each(|held| _ = held.spooled.fetch_sub(bytes, Ordering::Relaxed));
+    }
+
+    /// Returns how many bytes of the memory budget the client has.
+    pub(crate) fn memory(&self) -> usize {
+        self.held.all.memory.load(Ordering::Relaxed)
+    }
+
+    /// Counts more bytes of the memory budget.
+    pub(crate) fn add_memory(&self, more: usize) {
+        self.all().for_each(|held| _ = held.memory.fetch_add(more, Ordering::Relaxed));
+    }
+
+    /// Counts fewer bytes of the memory budget.
+    pub(crate) fn remove_memory(&self, less: usize) {
+        self.all().for_each(|held| _ = held.memory.fetch_sub(less, Ordering::Relaxed));
+    }
+
+    /// Returns whether the client, and its network, may have their memory beside the `free` bytes.
+    pub(crate) fn may_have_memory(&self, free: usize) -> bool {
+        let network = self.network.as_ref().map_or(0, |held| held.memory.load(Ordering::Relaxed));
+        may_have(self.memory(), free, CLIENT_SHARE) && may_have(network, free, LARGE_SHARE)
     }
 
     /// Returns the number of the client's seats of the route with this index. As the other counts

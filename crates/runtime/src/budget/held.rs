@@ -10,6 +10,8 @@ pub(crate) struct Held {
     /// Threads that wait for clients.
     pub(crate) threads: AtomicUsize,
     pub(crate) descriptors: AtomicUsize,
+    /// Bytes of the memory budget.
+    pub(crate) memory: AtomicUsize,
     /// Bytes of contents that wait in files.
     #[cfg(feature = "spool")]
     pub(crate) spooled: AtomicU64,

@@ -90,86 +90,28 @@ impl Memory {
         self.used() > self.bytes_max
     }
 
-    /// Returns whether a content may begin. `length` is `None` if it is unknown.
-    pub(crate) fn may_begin(&self, length: Option<u64>) -> bool {
-        self.used() < self.long_max() || length.is_some_and(|length| length <= SHORT_BYTES as u64)
+    /// Returns whether a content of this length may begin.
+    pub(super) fn may_begin(&self, length: usize) -> bool {
+        self.used() < self.long_max() || length <= SHORT_BYTES
     }
 
-    /// Returns up to which use a long content may grow.
+    /// Returns up to which use a content may grow that then has this many bytes.
+    pub(super) fn used_max(&self, bytes: usize) -> usize {
+        if bytes > SHORT_BYTES { self.long_max() } else { self.bytes_max }
+    }
+
     fn long_max(&self) -> usize {
         self.bytes_max / 4 * 3
     }
-}
 
-/// The part of the budget that one owner uses. Dropping it releases the bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Charge {
-    memory: Option<Arc<Memory>>,
-    bytes: usize,
-}
-
-impl Charge {
-    pub(crate) fn of(memory: &Arc<Memory>) -> Self {
-        Self { memory: Some(Arc::clone(memory)), bytes: 0 }
+    /// Counts more bytes, and returns the use with them.
+    pub(super) fn add(&self, bytes: usize) -> usize {
+        self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Returns whether the bytes count in a budget. Those of a default charge do not.
-    pub(crate) fn is_counted(&self) -> bool {
-        self.memory.is_some()
-    }
-
-    /// Charges this many bytes to the budget of `other`, as [`set`](Self::set) does.
-    pub(crate) fn set_beside(&mut self, other: &Self, bytes: usize) {
-        if let Some(memory) = &other.memory {
-            self.set(memory, bytes);
-        }
-    }
-
-    /// Changes the number of bytes if the budget allows it. A smaller number is always allowed.
-    pub(crate) fn try_set(&mut self, bytes: usize) -> bool {
-        let Some(memory) = &self.memory else { return true };
-        if bytes > self.bytes {
-            let more = bytes - self.bytes;
-            let before = memory.used.fetch_add(more, Ordering::Relaxed);
-            let used_max = if bytes > SHORT_BYTES { memory.long_max() } else { memory.bytes_max };
-            if before.saturating_add(more) > used_max {
-                memory.used.fetch_sub(more, Ordering::Relaxed);
-                return false;
-            }
-        } else {
-            memory.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
-        }
-        self.bytes = bytes;
-        true
-    }
-
-    /// Changes the number of bytes regardless of the budget. The bytes already exist and are
-    /// bounded elsewhere.
-    pub(crate) fn set(&mut self, memory: &Arc<Memory>, bytes: usize) {
-        if bytes == self.bytes {
-            return;
-        }
-        let memory = self.memory.get_or_insert_with(|| Arc::clone(memory));
-        memory.used.fetch_add(bytes, Ordering::Relaxed);
-        memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.bytes = bytes;
-    }
-
-    /// As [`set`](Self::set), for this many additional bytes.
-    pub(crate) fn add(&mut self, memory: &Arc<Memory>, bytes: usize) {
-        self.set(memory, self.bytes + bytes);
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        if let Some(memory) = &self.memory {
-            memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
+    /// Counts fewer bytes.
+    pub(super) fn remove(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -196,54 +138,6 @@ fn total_of(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_charge_beyond_the_budget_changes_nothing() {
-        let memory = Memory::new(Some(1000));
-        let (mut one, mut other) = (Charge::of(&memory), Charge::of(&memory));
-        assert!(one.try_set(600) && other.try_set(400));
-        assert!(!one.try_set(601));
-        assert_eq!(memory.used(), 1000);
-        assert!(other.try_set(100) && one.try_set(900));
-        drop(one);
-        assert_eq!(memory.used(), 100);
-        other.set(&memory, 5000);
-        assert_eq!(memory.used(), 5000, "existing bytes are counted");
-        assert!(!other.try_set(5001) && other.try_set(50));
-        drop(other);
-        assert_eq!(memory.used(), 0);
-    }
-
-    #[test]
-    fn long_contents_leave_room_for_short_ones() {
-        let memory = Memory::new(Some(16 * SHORT_BYTES));
-        let mut long: Vec<Charge> = (0..8).map(|_| Charge::of(&memory)).collect();
-        assert!(long[..6].iter_mut().all(|charge| charge.try_set(2 * SHORT_BYTES)));
-        assert!(!long[6].try_set(SHORT_BYTES + 1));
-        let mut short: Vec<Charge> = (0..4).map(|_| Charge::of(&memory)).collect();
-        assert!(short.iter_mut().all(|charge| charge.try_set(SHORT_BYTES)));
-        assert!(!long[7].try_set(1), "the whole budget is used");
-    }
-
-    #[test]
-    fn slow_peers_are_closed_first_and_then_only_short_contents_begin() {
-        let memory = Memory::new(Some(1000));
-        let mut charge = Charge::default();
-        let short = SHORT_BYTES as u64;
-        for (used, is_pressed, may_begin_long) in [
-            (499, false, true),
-            (500, true, true),
-            (749, true, true),
-            (750, true, false),
-            (2000, true, false),
-        ] {
-            charge.set(&memory, used);
-            assert_eq!(memory.is_pressed(), is_pressed, "{used}");
-            assert_eq!(memory.may_begin(Some(short + 1)), may_begin_long, "{used}");
-            assert_eq!(memory.may_begin(None), may_begin_long, "{used}");
-            assert!(memory.may_begin(Some(short)), "{used}");
-        }
-    }
 
     #[test]
     fn the_share_is_computed_from_the_total_memory() {

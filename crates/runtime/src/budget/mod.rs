@@ -1,6 +1,7 @@
 //! Resources that all clients share, and the share that each client may have. A request over a
 //! budget is refused, counted by its reason, and logged at a bounded rate.
 
+pub(crate) mod account;
 pub(crate) mod client_network;
 pub(crate) mod clients;
 pub(crate) mod descriptors;

@@ -17,6 +17,12 @@ pub(crate) const fn may_take(taken: usize, free: usize, share: usize) -> bool {
     taken < free.saturating_mul(share)
 }
 
+/// Returns whether a holder may have what it has `taken`, beside what is `free` now.
+#[inline]
+pub(crate) const fn may_have(taken: usize, free: usize, share: usize) -> bool {
+    taken <= free.saturating_mul(share)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

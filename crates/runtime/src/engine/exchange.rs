@@ -7,8 +7,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::budget::account::{Account, Charge};
 use crate::budget::clients::ClientConnection;
-use crate::budget::memory::Charge;
 use crate::budget::permits::Permit;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::LoopHandle;
@@ -48,8 +48,8 @@ pub(crate) struct ReplyTo {
 pub(crate) struct Asker {
     pub(crate) loop_handle: Arc<LoopHandle>,
     pub(crate) peer: Peer,
-    /// The client of its connection, if it is counted.
-    pub(crate) client: Option<Arc<ClientConnection>>,
+    /// That of its connection.
+    pub(crate) account: Arc<Account>,
     pub(crate) site: Arc<Site>,
     pub(crate) route: Route,
     pub(crate) slot: AnswerSlot,
@@ -75,9 +75,13 @@ impl Call {
 
     /// Returns the client that the request came from, if it is counted.
     pub(crate) fn client(&self) -> Option<&Arc<ClientConnection>> {
+        self.account().client()
+    }
+
+    fn account(&self) -> &Arc<Account> {
         match &self.answer_to {
-            AnswerTo::Connection(reply_to) => reply_to.connection.place.as_ref(),
-            AnswerTo::Guest(asker) => asker.client.as_ref(),
+            AnswerTo::Connection(reply_to) => &reply_to.connection.account,
+            AnswerTo::Guest(asker) => &asker.account,
         }
     }
 
@@ -92,7 +96,7 @@ impl Call {
     /// Charges the memory that it takes while it waits for a thread. Returns whether the budget
     /// allows it.
     pub(crate) fn charge(&mut self) -> bool {
-        let mut charge = Charge::of(&self.loop_handle().engine.memory);
+        let mut charge = Charge::of(self.account());
         let is_allowed = charge.try_set(self.request.uncharged_bytes());
         self.charge = charge;
         is_allowed

@@ -35,6 +35,7 @@ use std::time::Instant;
 use crossbeam_channel::TryRecvError;
 use parking_lot::Mutex;
 
+use crate::budget::account::Account;
 use crate::budget::clients::{AtLimit, ClientConnection, Clients};
 use crate::budget::descriptors::{self, Descriptors};
 #[cfg(feature = "tls")]
@@ -146,6 +147,8 @@ pub(crate) struct Engine {
     pub(crate) spool: Spool<Box<Connection>>,
     /// The budget for buffered bytes of all peers.
     pub(crate) memory: Arc<Memory>,
+    /// The account of connections whose clients are not counted.
+    uncounted: Arc<Account>,
     /// The contents that handlers read while they arrive.
     pub(crate) streams: Arc<Streams>,
     pub(crate) routes: Routes,
@@ -287,6 +290,7 @@ impl Engine {
             handshakes,
             #[cfg(feature = "spool")]
             spool,
+            uncounted: Account::new(&memory, None),
             memory,
             streams,
             routes: Routes::new(),
@@ -326,6 +330,14 @@ impl Engine {
         match &self.clients {
             Some(clients) if !self.backend.trusts(address) => clients.admit(address),
             _ => Ok(None),
+        }
+    }
+
+    /// Returns the account of a connection.
+    pub(crate) fn account(&self, client: Option<Arc<ClientConnection>>) -> Arc<Account> {
+        match client {
+            Some(_) => Account::new(&self.memory, client),
+            None => Arc::clone(&self.uncounted),
         }
     }
 

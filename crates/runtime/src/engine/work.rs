@@ -49,7 +49,7 @@ impl SeatRequest for Work {
     fn client(&self) -> Option<&Arc<ClientConnection>> {
         match self {
             Self::Call(call) => call.client(),
-            Self::Resume(connection, _) => connection.place.as_ref(),
+            Self::Resume(connection, _) => connection.account.client(),
         }
     }
 

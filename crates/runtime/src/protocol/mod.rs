@@ -57,7 +57,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::budget::memory::Memory;
+use crate::budget::account::Account;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::clock::Clock;
@@ -284,10 +284,10 @@ impl Guest {
     /// Called when the peer does not take what it is sent. What other threads have queued for it is
     /// charged to the memory budget until it does.
     #[cold]
-    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+    pub(crate) fn stall(&self, account: &Arc<Account>) {
         match self {
-            Self::Http(http) => http.stall(memory),
-            Self::Raw(raw) => raw.stall(memory),
+            Self::Http(http) => http.stall(account),
+            Self::Raw(raw) => raw.stall(account),
             Self::Preamble(_) => {}
             #[cfg(feature = "tls")]
             Self::Handshake(_) => {}
@@ -297,8 +297,8 @@ impl Guest {
     /// Called when the peer does not take what it is sent. What the reader of a response keeps in
     /// memory is charged to the budget until the response is sent. Returns how many bytes that are.
     #[cold]
-    pub(crate) fn charge_reader(&mut self, memory: &Arc<Memory>) -> usize {
-        self.as_http_mut().map_or(0, |http| http.charge_reader(memory))
+    pub(crate) fn charge_reader(&mut self, account: &Arc<Account>) -> usize {
+        self.as_http_mut().map_or(0, |http| http.charge_reader(account))
     }
 
     /// Returns until when a parked connection may hold the beginning of a content or a message

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::{Step, Successor};
-use crate::budget::memory::Memory;
+use crate::budget::account::Account;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::clock::Pace;
@@ -102,7 +102,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) home: &'a dyn Fn() -> Weak<dyn WakeConnection>,
     pub(crate) token: usize,
-    pub(crate) memory: &'a Arc<Memory>,
+    pub(crate) account: &'a Arc<Account>,
     pub(crate) config: &'a ServerConfig,
 }
 
@@ -233,7 +233,7 @@ impl Raw {
         asked: &mut Asked,
         buffers: &mut Buffers,
     ) -> usize {
-        let Surroundings { peer, home, token, memory, config } = of;
+        let Surroundings { peer, home, token, account, config } = of;
         if let Actor::Expected(service) = &self.actor {
             self.actor = Actor::Present(service.accept(*peer));
         }
@@ -250,7 +250,7 @@ impl Raw {
             home,
             token,
             held: &mut self.held,
-            memory,
+            account,
             config,
         };
         let mut used = 0;

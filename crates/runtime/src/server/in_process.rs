@@ -6,6 +6,7 @@ use std::thread::{self, Thread};
 
 use filoplume_http1::RequestHead;
 
+use crate::budget::account::Account;
 #[cfg(feature = "spool")]
 use crate::budget::descriptors::Descriptors;
 use crate::budget::memory::Memory;
@@ -172,8 +173,8 @@ impl Exchange<'_> {
             self.http.respond(&mut response, route, None, buffers, self.config);
         } else if request.head().framing().has_content() {
             // No other connection shares the budget.
-            let memory = Memory::new(Some(usize::MAX));
-            let content_plan = ContentPlan::of(&plan, self.config, false, &memory);
+            let account = Account::new(&Memory::new(Some(usize::MAX)), None);
+            let content_plan = ContentPlan::of(&plan, self.config, false, &account);
             self.http.begin_content(request, route, &content_plan, buffers, self.config);
         } else {
             self.call(request, route, None, buffers);

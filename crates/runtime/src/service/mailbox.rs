@@ -18,7 +18,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use filoplume_http1::Headers;
 
-use crate::budget::memory::{Charge, Memory};
+use crate::budget::account::{Account, Charge};
 use crate::sync::{Condvar, Mutex};
 
 /// The event loop of a connection, as far as senders use it.
@@ -367,16 +367,16 @@ impl SendQueue {
     /// Charges what waits from now on, because the socket did not take everything that was sent
     /// before. Called by the owner before the connection waits.
     #[cold]
-    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+    pub(crate) fn stall(&self, account: &Arc<Account>) {
         let mut queued = self.queued.lock();
         if matches!(queued.state, State::Closed(_)) {
             return;
         }
         if !queued.charge.is_counted() {
-            queued.charge = Charge::of(memory);
+            queued.charge = Charge::of(account);
         }
         let cost = queued.cost();
-        queued.charge.set(memory, cost);
+        queued.charge.set(account, cost);
         self.is_stalled.store(true, Ordering::Release);
     }
 

@@ -15,8 +15,7 @@ use std::time::Instant;
 
 use mio::{Interest, Token};
 
-use crate::budget::clients::ClientConnection;
-use crate::budget::memory::Charge;
+use crate::budget::account::{Account, Charge};
 use crate::buffers::Content;
 use crate::engine::event_loop::LoopHandle;
 use crate::engine::listener::Accepted;
@@ -32,8 +31,8 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     /// The peer's address, as the socket or a PROXY header reports it.
     pub(crate) peer: Peer,
-    /// Counts this connection for its client, if connections per client are limited.
-    pub(crate) place: Option<Arc<ClientConnection>>,
+    /// Counts it, and what it buffers, for its client if that is counted.
+    pub(crate) account: Arc<Account>,
     pub(crate) guest: Guest,
     /// Bytes that were read and not used, kept while no thread works on the connection.
     pub(crate) leftover: Content,
@@ -90,7 +89,7 @@ impl Connection {
         Self {
             transport,
             peer,
-            place,
+            account: loop_handle.engine.account(place),
             guest: loop_handle.engine.first_guest(&entry),
             leftover: Content::default(),
             leftover_charge: Charge::default(),

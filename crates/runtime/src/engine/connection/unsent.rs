@@ -8,7 +8,8 @@ use std::time::Instant;
 use bytes::{Buf, Bytes};
 
 use super::Connection;
-use crate::budget::memory::{Charge, SHORT_BYTES};
+use crate::budget::account::Charge;
+use crate::budget::memory::SHORT_BYTES;
 use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
@@ -204,11 +205,13 @@ impl Connection {
         if written == offered && is_sent { Ok(Flushed::Paused) } else { self.flush_unsent(buffers) }
     }
 
-    /// Returns whether what is kept for the peer is not short and the memory budget is used up.
+    /// Returns whether what is kept for the peer is not short, and there is no memory for it: the
+    /// budget is used up, or the client's share of it.
     fn is_too_much(&self) -> bool {
         let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes() + unsent.of_guest);
         let short = if self.guest.is_sent_to() { SHORT_BYTES_PUSHED } else { SHORT_BYTES };
         own > short && self.loop_handle.engine.memory.is_used_up()
+            || own > SHORT_BYTES_PUSHED && self.account.is_beyond_share()
     }
 
     /// Writes as much as the socket takes, regardless of turns. Fails if bytes remain, because
@@ -261,8 +264,8 @@ impl Connection {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) {
-        let memory = &self.loop_handle.engine.memory;
-        let of_guest = self.guest.charge_reader(memory);
+        let account = &self.account;
+        let of_guest = self.guest.charge_reader(account);
         let unsent = self.unsent.get_or_insert_with(|| {
             let pace =
                 Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
@@ -276,7 +279,7 @@ impl Connection {
         let content = content.slice((written - of_head)..);
         let own = head.len() + if is_own { content.len() } else { 0 } + self.transport.unsent();
         unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
-        unsent.charge.add(memory, own);
+        unsent.charge.add(account, own);
         unsent.of_guest = of_guest;
     }
 

@@ -226,7 +226,7 @@ impl Connection {
 
     /// Returns how many connections its client has, if these are more than its share.
     fn beyond_share(&self, engine: &Engine) -> Option<usize> {
-        let connections = self.place.as_ref()?.connections();
+        let connections = self.account.client()?.connections();
         let share = (engine.connections_max / CLIENT_SHARE).max(1);
         (connections > share).then_some(connections)
     }

@@ -33,8 +33,8 @@ impl Worker<'_> {
         }
         let loop_handle = Arc::clone(connection.loop_handle());
         let runs_here = self.runs_asked_here(&request, route);
-        let client = connection.place.clone();
-        let asker = Asker { loop_handle, peer: connection.peer, client, site, route, slot };
+        let account = Arc::clone(&connection.account);
+        let asker = Asker { loop_handle, peer: connection.peer, account, site, route, slot };
         let call = Call::new(request, AnswerTo::Guest(asker));
         if runs_here {
             return Break(match self.yielded(connection) {

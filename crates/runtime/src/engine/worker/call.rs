@@ -85,15 +85,13 @@ impl Worker<'_> {
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, response, route);
         }
-        let Connection { guest, place, .. } = &mut *connection;
+        let Connection { guest, account, .. } = &mut *connection;
         if let Some(http) = guest.as_http_mut() {
             let config = &self.engine.config;
             let is_crowded = self.engine.streams.are_crowded();
-            let content_plan = ContentPlan::of(&plan, config, is_crowded, &self.engine.memory);
+            let content_plan = ContentPlan::of(&plan, config, is_crowded, account);
             #[cfg(feature = "spool")]
-            let content_plan = content_plan.on_disk(&self.engine.spool.space, place.as_ref());
-            #[cfg(not(feature = "spool"))]
-            let _ = place;
+            let content_plan = content_plan.on_disk(&self.engine.spool.space, account.client());
             http.begin_content(request, route, &content_plan, self.buffers, config);
         }
         Continue(connection)
@@ -251,7 +249,7 @@ impl Worker<'_> {
             Some(_) if self.engine.seats.is_short() => false,
             Some(seat) => seat.change(route),
             None => {
-                let client = connection.place.as_ref();
+                let client = connection.account.client();
                 self.seat = Some(Seat::force(&self.engine, route.key, client));
                 true
             }
@@ -261,7 +259,7 @@ impl Worker<'_> {
     #[cold]
     #[inline(never)]
     fn takes_permit(&mut self, permits: &Permits, connection: &Connection) -> bool {
-        self.permit = permits.try_take(connection.place.as_ref().map(|place| place.client()));
+        self.permit = permits.try_take(connection.account.client().map(|client| client.client()));
         self.permit.is_some()
     }
 

@@ -22,7 +22,7 @@ impl Worker<'_> {
     pub(super) fn hold_descriptor(&mut self, connection: &Connection) -> Option<HeldDescriptor> {
         loop {
             let connections = self.engine.counters.connections.get();
-            match self.engine.descriptors.hold(connections, connection.place.as_ref()) {
+            match self.engine.descriptors.hold(connections, connection.account.client()) {
                 Holding::Within(held) => return Some(held),
                 Holding::Lent(held) => {
                     self.free_one(&connection.loop_handle);

@@ -211,9 +211,9 @@ impl Worker<'_> {
         self.end_lease(&mut connection);
         let is_of_raw_service = matches!(self.engine.backend, Backend::Tcp(_))
             && matches!(connection.guest, Guest::Raw(_));
-        let Connection { transport, place, peer, loop_handle, token, .. } = *connection;
+        let Connection { transport, account, peer, loop_handle, token, .. } = *connection;
         let unread = self.buffers.input.take_rest();
-        match self.engine.streams.open_detached(place.as_ref(), is_of_raw_service) {
+        match self.engine.streams.open_detached(account.client(), is_of_raw_service) {
             Err(refusal) => {
                 let because = || match refusal {
                     Refusal::ClientThreads => CLIENT_THREADS.to_owned(),
@@ -225,7 +225,7 @@ impl Worker<'_> {
                 // The connection is not counted as one any more.
                 let held = self.engine.descriptors.force();
                 let stream = BlockingStream::new(transport, unread, open, timeout, held);
-                let seat = Seat::try_take(&self.engine, key, place.as_ref());
+                let seat = Seat::try_take(&self.engine, key, account.client());
                 let is_taken = seat.is_some_and(|seat| {
                     let work = Box::new(move || handler(stream));
                     self.engine.pool.submit(Task::Detached(work, route, seat)).is_ok()

@@ -93,7 +93,7 @@ impl Worker<'_> {
     pub(super) fn charge_held(&self, connection: &mut Connection) {
         let held = connection.transport.held_bytes();
         if held != connection.held_charge.bytes() {
-            connection.held_charge.set(&self.engine.memory, held);
+            connection.held_charge.set(&connection.account, held);
         }
     }
 }

@@ -72,7 +72,7 @@ impl Worker<'_> {
     /// Gives a step of a connection to the pool.
     pub(super) fn stand_in_line(&mut self, connection: Box<Connection>, what: Lined) -> Flow {
         let connection = self.flush_and_unload(connection)?;
-        let client = connection.place.as_ref().map(|client| client.client());
+        let client = connection.account.client().map(|client| client.client());
         match what.line(&self.engine).enter(client, connection) {
             Entered::Run(connection) => submit(&self.engine, what, connection),
             Entered::Waiting => {}

@@ -32,7 +32,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::budget::memory::Charge;
+use crate::budget::account::Charge;
 use crate::budget::permits::Permit;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
@@ -324,7 +324,7 @@ impl Worker<'_> {
     #[inline(never)]
     fn unload_input(&mut self, connection: &mut Connection) {
         connection.leftover = self.buffers.input.take_leftover();
-        connection.leftover_charge.set(&self.engine.memory, connection.leftover.capacity());
+        connection.leftover_charge.set(&connection.account, connection.leftover.capacity());
     }
 
     /// Puts a connection where its outcome says.

@@ -26,13 +26,13 @@ impl Worker<'_> {
             return self.respond_any_rare(reply_to, response);
         };
         let peer = reply_to.connection.peer;
-        let Some(open) = self.engine.streams.open(reply_to.connection.place.as_ref()) else {
+        let Some(open) = self.engine.streams.open(reply_to.connection.account.client()) else {
             let because = || CLIENT_THREADS.to_owned();
             self.engine.refusals.note_because(Refusal::ClientThreads, peer, because);
             return self.respond_any_rare(reply_to, &mut Response::new(503));
         };
         let route = reply_to.route;
-        let client = reply_to.connection.place.as_ref();
+        let client = reply_to.connection.account.client();
         let seat = Seat::try_take(&self.engine, route.key, client);
         let taken = seat.is_some_and(|seat| {
             let work = Box::new(move || {

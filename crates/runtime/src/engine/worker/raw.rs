@@ -15,7 +15,7 @@ impl Worker<'_> {
     /// Calls the protocol, with the loop in its slot meanwhile, and sends its output.
     #[inline(always)]
     pub(super) fn call_raw(&mut self, mut connection: Box<Connection>, event: Event) -> Flow {
-        let Connection { guest, peer, loop_handle, token, .. } = &mut *connection;
+        let Connection { guest, peer, account, loop_handle, token, .. } = &mut *connection;
         let Guest::Raw(raw) = guest else { return Break(Outcome::Closed(connection)) };
         let route = raw.route();
         let is_quick = raw.is_quick(event);
@@ -30,7 +30,7 @@ impl Worker<'_> {
                 peer,
                 home: &|| Arc::downgrade(loop_handle) as Weak<dyn WakeConnection>,
                 token: *token,
-                memory: &engine.memory,
+                account,
                 config: &engine.config,
             };
             used = raw.call(event, of, &mut asked, buffers);

@@ -188,12 +188,9 @@ impl Engine {
     pub(super) fn usage(&self, refusal: Refusal, connection: &Connection) -> String {
         match refusal {
             #[cfg(feature = "spool")]
-            Refusal::Spool => self.spool.space.usage(connection.place.as_ref()).to_string(),
+            Refusal::Spool => self.spool.space.usage(connection.account.client()).to_string(),
             Refusal::Descriptors => DESCRIPTORS.to_owned(),
-            _ => {
-                let _ = connection;
-                self.memory.usage().to_string()
-            }
+            _ => connection.account.usage(),
         }
     }
 
@@ -201,7 +198,7 @@ impl Engine {
     fn retry_after(&self, refusal: Refusal, length: Option<u64>, connection: &Connection) -> u64 {
         match refusal {
             #[cfg(feature = "spool")]
-            Refusal::Spool => self.spool.space.retry_after(length, connection.place.as_ref()),
+            Refusal::Spool => self.spool.space.retry_after(length, connection.account.client()),
             // While memory is short, silent and slow peers lose theirs within a second.
             _ => {
                 let _ = (length, connection);

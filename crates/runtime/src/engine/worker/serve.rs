@@ -222,7 +222,7 @@ impl Worker<'_> {
             self.engine.refusals.note(Refusal::ClientConnections, connection.peer);
             return false;
         };
-        connection.place = place;
+        connection.account = self.engine.account(place);
         true
     }
 
@@ -346,7 +346,7 @@ impl Worker<'_> {
         let has_input = !self.buffers.input.is_empty();
         if let Some(unsent) = &connection.unsent {
             connection.deadline = unsent.deadline();
-            connection.guest.stall(&self.engine.memory);
+            connection.guest.stall(&connection.account);
         } else if self.engine.is_draining() {
             #[cfg(unix)]
             if self.engine.may_hand_over(&connection) {

@@ -36,9 +36,9 @@ impl Worker<'_> {
     pub(super) fn write_part(&mut self, mut connection: Box<Connection>) -> Outcome {
         let is_first = !connection.guest.has_file();
         let held = if is_first { self.hold_descriptor(&connection) } else { None };
-        let Connection { guest, place, .. } = &mut *connection;
+        let Connection { guest, account, .. } = &mut *connection;
         if let Some(http) = guest.as_http_mut() {
-            http.write_part(&self.engine.spool.space, place.as_ref(), held);
+            http.write_part(&self.engine.spool.space, account.client(), held);
         }
         self.unload(&mut connection);
         let is_writing = connection.is_writing();

@@ -35,7 +35,7 @@ impl Worker<'_> {
         self.end_lease(&mut connection);
         let held = connection.hold(STREAM_TICK);
         let connection = self.check(connection, held)?;
-        let Some(open) = self.engine.streams.open(connection.place.as_ref()) else {
+        let Some(open) = self.engine.streams.open(connection.account.client()) else {
             return self.refuse_stream(connection, streaming);
         };
         let Streaming { mut request, route, content } = streaming;

@@ -9,7 +9,7 @@ use filoplume_http1::{CHUNK_END, Headers, encode_chunk_head, encode_last_chunk};
 
 use super::send::SendFraming;
 use super::{Http, Stage, Step};
-use crate::budget::memory::Memory;
+use crate::budget::account::Account;
 use crate::budget::streams::OpenPushed;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
@@ -118,10 +118,10 @@ impl Http {
 
     /// Called when the client does not take what it is sent: what waits for it is charged.
     #[cold]
-    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+    pub(crate) fn stall(&self, account: &Arc<Account>) {
         if let Stage::Pushing(pushing) = &self.stage {
             if let Some(mailbox) = pushing.body.mailbox() {
-                mailbox.queue.stall(memory);
+                mailbox.queue.stall(account);
             }
         }
     }

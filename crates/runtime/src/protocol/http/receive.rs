@@ -9,9 +9,9 @@ use filoplume_http1::{ContentDecoder, Framing, ParseError};
 #[cfg(feature = "spool")]
 use super::spool::Spooling;
 use super::{Http, Skipping, Stage, Step, Streaming};
+use crate::budget::account::{Account, Charge};
 #[cfg(feature = "spool")]
 use crate::budget::clients::ClientConnection;
-use crate::budget::memory::{Charge, Memory};
 use crate::budget::refusal::Refusal;
 #[cfg(feature = "spool")]
 use crate::budget::spool::SpoolSpace;
@@ -103,7 +103,7 @@ pub(crate) struct ContentPlan<'a> {
     buffered_bytes_max: u64,
     /// Whether threads are scarce. If so, more is collected before a handler starts.
     is_crowded: bool,
-    memory: &'a Arc<Memory>,
+    account: &'a Arc<Account>,
     /// The disk space, and the client that it is for.
     #[cfg(feature = "spool")]
     pub(super) disk: Option<(&'a SpoolSpace, Option<&'a Arc<ClientConnection>>)>,
@@ -118,7 +118,7 @@ impl<'a> ContentPlan<'a> {
         plan: &'a service::Plan,
         config: &ServerConfig,
         is_crowded: bool,
-        memory: &'a Arc<Memory>,
+        account: &'a Arc<Account>,
     ) -> Self {
         Self {
             plan: &plan.content,
@@ -127,7 +127,7 @@ impl<'a> ContentPlan<'a> {
                 .buffered_content_bytes_max
                 .unwrap_or(config.buffered_content_bytes_max),
             is_crowded,
-            memory,
+            account,
             #[cfg(feature = "spool")]
             disk: None,
         }
@@ -191,7 +191,7 @@ impl Http {
         let bytes_max =
             content_plan.collected_max(framing, is_here, request.head().expects_continue());
         let is_collected = bytes_max > 0 && !is_here;
-        if is_collected && !content_plan.memory.may_begin(beyond.in_memory(&decoder)) {
+        if is_collected && !content_plan.account.may_begin(beyond.in_memory(&decoder)) {
             self.messages.content_abandoned();
             self.stage = Stage::Refusing(Box::new(request), Refusal::Memory);
             return;
@@ -209,7 +209,7 @@ impl Http {
             route,
             decoder,
             content: Content::default(),
-            charge: Charge::of(content_plan.memory),
+            charge: Charge::of(content_plan.account),
             head_charge: Charge::default(),
             bytes_max,
             beyond,

@@ -13,8 +13,8 @@ use http::StatusCode;
 use super::push::Pushing;
 use super::send_file::Source;
 use super::{Http, Stage};
+use crate::budget::account::{Account, Charge};
 use crate::budget::descriptors::HeldDescriptor;
-use crate::budget::memory::{Charge, Memory};
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
@@ -329,9 +329,9 @@ impl Http {
     /// Called when the peer does not take what it is sent: what the reader keeps is charged until
     /// the body is sent. Returns how many bytes that are.
     #[cold]
-    pub(crate) fn charge_reader(&mut self, memory: &Arc<Memory>) -> usize {
+    pub(crate) fn charge_reader(&mut self, account: &Arc<Account>) -> usize {
         let Stage::Sending(sending) = &mut self.stage else { return 0 };
-        sending.charge.set(memory, sending.reader_memory);
+        sending.charge.set(account, sending.reader_memory);
         sending.reader_memory
     }
 

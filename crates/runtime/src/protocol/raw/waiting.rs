@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Event, Raw, Shutdown, Side, Stage};
-use crate::budget::memory::Memory;
+use crate::budget::account::Account;
 use crate::clock::{Clock, Pace};
 use crate::config::ServerConfig;
 use crate::protocol::Waiting;
@@ -91,9 +91,9 @@ impl Raw {
 
     /// Called when the peer does not take what it is sent: what waits for it is charged.
     #[cold]
-    pub(crate) fn stall(&self, memory: &Arc<Memory>) {
+    pub(crate) fn stall(&self, account: &Arc<Account>) {
         if let Some(mailbox) = &self.mailbox {
-            mailbox.queue.stall(memory);
+            mailbox.queue.stall(account);
         }
     }
 

@@ -15,8 +15,8 @@ use self::reader::ContentReader;
 #[cfg(feature = "spool")]
 pub(crate) use self::spooled::SpooledContent;
 pub(crate) use self::stream::{ContentStream, STREAM_TICK, StreamLeft, StreamReturn, Streamed};
+use crate::budget::account::Charge;
 use crate::budget::descriptors::HeldDescriptor;
-use crate::budget::memory::Charge;
 use crate::buffers::Content;
 use crate::transport::Transport;
 

@@ -11,8 +11,8 @@ use filoplume_http1::{ContentDecoder, ParseError};
 use parking_lot::Mutex;
 
 use super::ContentError;
+use crate::budget::account::Charge;
 use crate::budget::descriptors::HeldDescriptor;
-use crate::budget::memory::Charge;
 use crate::budget::streams::OpenStream;
 use crate::buffers::Content;
 use crate::clock::Pace;

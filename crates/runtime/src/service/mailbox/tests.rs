@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use super::*;
+use crate::budget::memory::Memory;
 
 fn part(text: &'static str) -> Part {
     Part::from(Bytes::from_static(text.as_bytes()))
@@ -96,33 +97,35 @@ const PLACE: usize = size_of::<Part>();
 #[test]
 fn what_waits_is_charged_only_while_the_peer_does_not_take_what_it_is_sent() {
     let memory = Memory::new(Some(100_000));
+    let account = Account::new(&memory, None);
     let queue = SendQueue::new(1000);
     queue.put(part("before"), None).unwrap();
     queue.set_elsewhere(500).unwrap();
     assert_eq!(memory.used(), 0);
-    queue.stall(&memory);
+    queue.stall(&account);
     assert_eq!(memory.used(), PLACE + 6, "what was queued before counts as well");
     queue.put(part("later"), None).unwrap();
     queue.set_elsewhere(500).unwrap();
     queue.set_elsewhere(600).unwrap();
-    queue.stall(&memory);
+    queue.stall(&account);
     assert_eq!(memory.used(), 2 * PLACE + 611, "nothing is counted twice");
     let (bytes, _) = take(&queue, 8);
     assert_eq!((bytes.as_str(), memory.used()), ("8:beforela", 0));
     queue.put(part("again"), None).unwrap();
     assert_eq!(memory.used(), 0);
-    queue.stall(&memory);
+    queue.stall(&account);
     assert_eq!(memory.used(), 2 * PLACE + 8, "the other queue was emptied");
     queue.close();
-    queue.stall(&memory);
+    queue.stall(&account);
     assert_eq!(memory.used(), 0);
 }
 
 #[test]
 fn a_part_that_is_replaced_is_not_charged_any_more() {
     let memory = Memory::new(Some(100_000));
+    let account = Account::new(&memory, None);
     let queue = SendQueue::new(1000);
-    queue.stall(&memory);
+    queue.stall(&account);
     for text in ["long enough", "short", "short"] {
         queue.put(keyed(1, text), None).unwrap();
     }
@@ -132,8 +135,9 @@ fn a_part_that_is_replaced_is_not_charged_any_more() {
 #[test]
 fn bytes_beyond_the_budget_are_refused_until_the_peer_reads() {
     let memory = Memory::new(Some(PLACE + 10));
+    let account = Account::new(&memory, None);
     let queue = SendQueue::new(1000);
-    queue.stall(&memory);
+    queue.stall(&account);
     queue.put(part("12345"), None).unwrap();
     assert_eq!(queue.put(part("6789"), None), Err(Refused::OutOfMemory));
     assert_eq!(queue.set_elsewhere(6), Err(Refused::OutOfMemory));

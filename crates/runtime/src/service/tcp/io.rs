@@ -9,7 +9,7 @@ use super::Protocol;
 use super::calls::Calls;
 use super::http::Http;
 use super::sender::{QUEUED_BYTES_MAX, Sender};
-use crate::budget::memory::{Charge, Memory};
+use crate::budget::account::{Account, Charge};
 use crate::budget::refusal::Refusal;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
@@ -58,7 +58,7 @@ pub struct Io<'a> {
     pub(crate) token: usize,
     pub(crate) calls: &'a mut Option<Box<Calls>>,
     pub(crate) held: &'a mut Option<Box<Held>>,
-    pub(crate) memory: &'a Arc<Memory>,
+    pub(crate) account: &'a Arc<Account>,
     pub(crate) config: &'a ServerConfig,
 }
 
@@ -231,9 +231,9 @@ impl Io<'_> {
             return true;
         }
         let held = self.held.get_or_insert_with(|| {
-            let Self { config, memory, now, .. } = self;
+            let Self { config, account, now, .. } = self;
             let pace = Pace::new(*now, config.content_timeout, config.bytes_per_second_min);
-            Box::new(Held { charge: Charge::of(memory), pace })
+            Box::new(Held { charge: Charge::of(account), pace })
         });
         let has_memory = held.charge.try_set(bytes);
         if !has_memory {

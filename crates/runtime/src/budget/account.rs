@@ -1,0 +1,287 @@
+//! Who uses the memory budget: each connection has an account, and what it buffers is charged to
+//! it.
+//!
+//! A counted client may grow while it has at most twice what is free, and a large IPv6 network
+//! eight times as much ([`thresholds`](super::thresholds)): one client alone leaves a third of the
+//! budget to others. A sum is counted before it is checked, so two charges at the limit may both
+//! be refused, and none is allowed beyond it.
+
+use std::sync::Arc;
+
+use crate::budget::clients::ClientConnection;
+use crate::budget::memory::Memory;
+use crate::budget::thresholds::CLIENT_SHARE;
+
+/// The memory budget as one connection uses it. Connections whose clients are not counted share
+/// one.
+#[derive(Debug)]
+pub(crate) struct Account {
+    memory: Arc<Memory>,
+    client: Option<Arc<ClientConnection>>,
+}
+
+/// The part of the budget that one owner uses. Dropping it releases the bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Charge {
+    account: Option<Arc<Account>>,
+    bytes: usize,
+}
+
+impl Account {
+    pub(crate) fn new(memory: &Arc<Memory>, client: Option<Arc<ClientConnection>>) -> Arc<Self> {
+        Arc::new(Self { memory: Arc::clone(memory), client })
+    }
+
+    /// Returns the client, if it is counted.
+    pub(crate) fn client(&self) -> Option<&Arc<ClientConnection>> {
+        self.client.as_ref()
+    }
+
+    /// Returns whether a content may begin. `length` is `None` if it is unknown.
+    pub(crate) fn may_begin(&self, length: Option<u64>) -> bool {
+        let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+        self.memory.may_begin(length) && self.is_within_share(self.memory.used_max(length))
+    }
+
+    /// Returns whether the client has more than its share.
+    pub(crate) fn is_beyond_share(&self) -> bool {
+        !self.is_within_share(self.memory.bytes_max())
+    }
+
+    /// Returns what uses the memory, as text.
+    pub(crate) fn usage(&self) -> String {
+        let mut usage = self.memory.usage().to_string();
+        if let Some(client) = &self.client {
+            let free = self.memory.bytes_max().saturating_sub(self.memory.used());
+            let (used, max) = (client.memory(), free.saturating_mul(CLIENT_SHARE));
+            usage.push_str(&format!(
+                "; this client has {used} of them, and grows while it has at most {max}"
+            ));
+        }
+        usage
+    }
+
+    /// Returns whether the client may have what it has if all together may have `used_max` bytes.
+    fn is_within_share(&self, used_max: usize) -> bool {
+        let free = used_max.saturating_sub(self.memory.used());
+        self.client.as_ref().is_none_or(|client| client.may_have_memory(free))
+    }
+
+    /// Counts more bytes if the budget and the client's share allow it. The owner then has `bytes`.
+    fn try_add(&self, more: usize, bytes: usize) -> bool {
+        let used_max = self.memory.used_max(bytes);
+        let is_allowed = self.add(more) <= used_max && self.is_within_share(used_max);
+        if !is_allowed {
+            self.remove(more);
+        }
+        is_allowed
+    }
+
+    /// Counts more bytes, and returns how many are used by all with them.
+    fn add(&self, more: usize) -> usize {
+        if let Some(client) = &self.client {
+            client.add_memory(more);
+        }
+        self.memory.add(more)
+    }
+
+    fn remove(&self, less: usize) {
+        if let Some(client) = &self.client {
+            client.remove_memory(less);
+        }
+        self.memory.remove(less);
+    }
+}
+
+impl Charge {
+    pub(crate) fn of(account: &Arc<Account>) -> Self {
+        Self { account: Some(Arc::clone(account)), bytes: 0 }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether the bytes count in a budget. Those of a default charge do not.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.account.is_some()
+    }
+
+    /// Charges this many bytes to the account of `other`, as [`set`](Self::set) does.
+    pub(crate) fn set_beside(&mut self, other: &Self, bytes: usize) {
+        if let Some(account) = &other.account {
+            self.set(account, bytes);
+        }
+    }
+
+    /// Changes the number of bytes if the budget allows it. A smaller number is always allowed.
+    pub(crate) fn try_set(&mut self, bytes: usize) -> bool {
+        let Some(account) = &self.account else { return true };
+        if bytes <= self.bytes {
+            account.remove(self.bytes - bytes);
+        } else if !account.try_add(bytes - self.bytes, bytes) {
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// Changes the number of bytes regardless of the budget. The bytes already exist and are
+    /// bounded elsewhere.
+    pub(crate) fn set(&mut self, account: &Arc<Account>, bytes: usize) {
+        if bytes == self.bytes {
+            return;
+        }
+        let account = self.account.get_or_insert_with(|| Arc::clone(account));
+        if bytes > self.bytes {
+            account.add(bytes - self.bytes);
+        } else {
+            account.remove(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+
+    /// As [`set`](Self::set), for this many additional bytes.
+    pub(crate) fn add(&mut self, account: &Arc<Account>, bytes: usize) {
+        self.set(account, self.bytes + bytes);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.remove(self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::clients::Clients;
+    use crate::budget::memory::SHORT_BYTES;
+
+    /// Returns an account of a client that is not counted.
+    fn uncounted(bytes_max: usize) -> Arc<Account> {
+        Account::new(&Memory::new(Some(bytes_max)), None)
+    }
+
+    /// Returns the accounts of connections from these addresses.
+    fn counted<const N: usize>(memory: &Arc<Memory>, addresses: [&str; N]) -> [Arc<Account>; N] {
+        let clients = Arc::new(Clients::new(100));
+        addresses
+            .map(|address| Account::new(memory, clients.admit(address.parse().unwrap()).unwrap()))
+    }
+
+    /// Charges one byte more to an account until it may have no more.
+    fn fill(account: &Arc<Account>) -> Charge {
+        let mut charge = Charge::of(account);
+        while charge.try_set(charge.bytes() + 1) {}
+        charge
+    }
+
+    #[test]
+    fn a_charge_beyond_the_budget_changes_nothing() {
+        let account = uncounted(1000);
+        let used = || account.memory.used();
+        let (mut one, mut other) = (Charge::of(&account), Charge::of(&account));
+        assert!(one.try_set(600) && other.try_set(400));
+        assert!(!one.try_set(601));
+        assert_eq!(used(), 1000);
+        assert!(other.try_set(100) && one.try_set(900));
+        drop(one);
+        assert_eq!(used(), 100);
+        other.set(&account, 5000);
+        assert_eq!(used(), 5000, "existing bytes are counted");
+        assert!(!other.try_set(5001) && other.try_set(50));
+        drop(other);
+        assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn long_contents_leave_room_for_short_ones() {
+        let account = uncounted(16 * SHORT_BYTES);
+        let mut long: Vec<Charge> = (0..8).map(|_| Charge::of(&account)).collect();
+        assert!(long[..6].iter_mut().all(|charge| charge.try_set(2 * SHORT_BYTES)));
+        assert!(!long[6].try_set(SHORT_BYTES + 1));
+        let mut short: Vec<Charge> = (0..4).map(|_| Charge::of(&account)).collect();
+        assert!(short.iter_mut().all(|charge| charge.try_set(SHORT_BYTES)));
+        assert!(!long[7].try_set(1), "the whole budget is used");
+    }
+
+    #[test]
+    fn slow_peers_are_closed_first_and_then_only_short_contents_begin() {
+        let account = uncounted(1000);
+        let mut charge = Charge::default();
+        let short = SHORT_BYTES as u64;
+        for (used, is_pressed, may_begin_long) in [
+            (499, false, true),
+            (500, true, true),
+            (749, true, true),
+            (750, true, false),
+            (2000, true, false),
+        ] {
+            charge.set(&account, used);
+            assert_eq!(account.memory.is_pressed(), is_pressed, "{used}");
+            assert_eq!(account.may_begin(Some(short + 1)), may_begin_long, "{used}");
+            assert_eq!(account.may_begin(None), may_begin_long, "{used}");
+            assert!(account.may_begin(Some(short)), "{used}");
+        }
+    }
+
+    #[test]
+    fn one_client_has_two_thirds_and_the_next_one_as_much_of_the_rest() {
+        let memory = Memory::new(Some(9000));
+        let [one, same, next] = counted(&memory, ["192.0.2.1", "192.0.2.1", "192.0.2.2"]);
+        let all = Account::new(&memory, None);
+        let of_one = fill(&one);
+        assert_eq!((of_one.bytes(), fill(&same).bytes()), (6000, 0), "its connections together");
+        assert!(!same.is_beyond_share() && next.may_begin(Some(1)));
+        let of_next = fill(&next);
+        assert_eq!((of_next.bytes(), fill(&all).bytes()), (2000, 1000));
+        drop(of_next);
+        assert_eq!(fill(&next).bytes(), 2000);
+        drop(of_one);
+        assert_eq!((memory.used(), fill(&same).bytes()), (0, 6000));
+    }
+
+    #[test]
+    fn a_client_beyond_its_share_begins_nothing_and_shrinks() {
+        let memory = Memory::new(Some(9000));
+        let [one, other] = counted(&memory, ["192.0.2.1", "192.0.2.2"]);
+        let mut charge = Charge::default();
+        charge.set(&one, 6001);
+        assert!(one.is_beyond_share() && !one.may_begin(Some(1)), "existing bytes are counted");
+        assert!(!other.is_beyond_share() && other.may_begin(Some(1)));
+        assert!(!charge.try_set(6002) && charge.try_set(6000));
+        assert!(!one.is_beyond_share() && one.may_begin(Some(1)));
+        let [named] = ["this client has 6000 of them, and grows while it has at most 6000"];
+        assert!(one.usage().contains(named), "{}", one.usage());
+    }
+
+    #[test]
+    fn an_ipv6_network_of_48_bits_leaves_a_ninth() {
+        let memory = Memory::new(Some(9000));
+        let subnets: [String; 9] = std::array::from_fn(|n| format!("2001:db8:0:{n}::1"));
+        let accounts = counted(&memory, std::array::from_fn::<_, 9, _>(|n| &*subnets[n]));
+        let charges = accounts.each_ref().map(fill);
+        assert_eq!(charges.iter().map(Charge::bytes).sum::<usize>(), 8000);
+        let [elsewhere] = counted(&memory, ["2001:db8:1::1"]);
+        assert!(fill(&elsewhere).bytes() > 600);
+    }
+
+    #[test]
+    fn long_contents_of_one_client_leave_room_for_those_of_others() {
+        let memory = Memory::new(Some(24 * SHORT_BYTES));
+        let [one, other] = counted(&memory, ["192.0.2.1", "192.0.2.2"]);
+        let long = |account| {
+            let mut charge = Charge::of(account);
+            charge.try_set(2 * SHORT_BYTES).then_some(charge)
+        };
+        let mut of_one: Vec<_> = std::iter::from_fn(|| long(&one)).collect();
+        assert_eq!(of_one.len(), 6, "two thirds of three quarters");
+        assert!(one.may_begin(None) && fill(&one).bytes() < 2 * SHORT_BYTES);
+        of_one.extend(long(&other));
+        assert!(!one.may_begin(None) && other.may_begin(None) && one.may_begin(Some(1)));
+    }
+}
