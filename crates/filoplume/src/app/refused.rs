@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use filoplume_runtime::{Refused, Request, Response, ResponseBody, StatusCode};
+use http::Extensions;
 
 use super::BuiltApp;
 use crate::core::ErrorFormat;
@@ -11,7 +12,7 @@ use crate::core::asked::Asked;
 use crate::core::context::Context;
 use crate::core::engine_refusal::EngineRefusal;
 use crate::core::error::Error;
-use crate::core::route::CompiledRoute;
+use crate::core::refusal::NextRefused;
 use crate::error_response::render;
 
 /// The contents of `503` responses. They are rendered when the app is built, so that refusing many
@@ -32,29 +33,28 @@ impl BuiltApp {
     /// Answers a request that the engine refuses. Runs on an event loop. The engine adds
     /// `Retry-After`.
     pub(crate) fn refused(&self, request: &Request, refused: &Refused<'_>) -> Response {
+        let asked = Asked::of(request, self.settings.is_development);
         let route = request.route().and_then(|number| self.table.route(number));
-        let mut response = self.render_refusal(request, refused, route);
-        if let Some(route) = route {
-            route.options.mark_refusal(request, &mut response);
+        let context = Context { router: self, settings: &self.settings, route, asked: &asked };
+        let of_route = route.map(|route| &*route.layers).unwrap_or_default();
+        NextRefused {
+            layers: [&self.layers, of_route],
+            context,
+            refused,
+            extensions: Extensions::new(),
+            response: &|| self.render_refusal(refused, context),
         }
-        response
+        .run(request)
     }
 
-    fn render_refusal(
-        &self,
-        request: &Request,
-        refused: &Refused<'_>,
-        route: Option<&CompiledRoute>,
-    ) -> Response {
-        let asked = Asked::of(request, self.settings.is_development);
+    fn render_refusal(&self, refused: &Refused<'_>, context: Context<'_>) -> Response {
         if self.settings.is_development {
-            let context = Context { router: self, settings: &self.settings, route, asked: &asked };
             let error =
                 EngineRefusal { reason: refused.reason(), because: refused.because().to_string() };
             let error = Error::from_status(StatusCode::SERVICE_UNAVAILABLE).with_source(error);
             return render(error.into_pending_response(), context, self.table.routes());
         }
-        let content = self.refusal_content(asked.format());
+        let content = self.refusal_content(context.asked.format());
         let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE.as_u16());
         if let Some(content_type) = &content.content_type {
             // The value was a valid header value before.

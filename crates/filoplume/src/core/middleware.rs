@@ -11,6 +11,7 @@ use super::error::{Error, Result};
 use super::handler::Shareable;
 use super::options::RouteOptions;
 use super::panics::{Panicked, panic_message};
+use super::refusal::NextRefused;
 use super::response::{IntoResponse, respond};
 
 /// A wrapper around handlers, for an app, a router or one route.
@@ -51,6 +52,41 @@ pub trait Middleware: Send + Sync + 'static {
     ///
     /// A failure. It becomes a response, which then passes through the middleware further out.
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response>;
+
+    /// Adds what belongs to the response if the server refuses the request with a `503`, because it
+    /// is overloaded: no thread, memory or disk space is left for it. Then neither
+    /// [`handle`](Self::handle) nor a handler is called.
+    ///
+    /// [`next.run(request)`](NextRefused::run) returns the response, as the middleware further in
+    /// has left it. Cheap headers and log lines belong here. Under a flood it is called for each
+    /// refusal, on an event loop, so it should not wait. The default adds nothing.
+    ///
+    /// ```
+    /// use filoplume::middleware::NextRefused;
+    /// use filoplume::prelude::*;
+    ///
+    /// struct Region(&'static str);
+    ///
+    /// impl Middleware for Region {
+    ///     fn handle(&self, request: Request, next: Next) -> Result<Response> {
+    ///         let mut response = next.run(request);
+    ///         response.set_header("x-region", self.0)?;
+    ///         Ok(response)
+    ///     }
+    ///
+    ///     fn refused(&self, request: &Request, next: NextRefused) -> Response {
+    ///         let mut response = next.run(request);
+    ///         let _ = response.set_header("x-region", self.0);
+    ///         response
+    ///     }
+    /// }
+    ///
+    /// let app = App::new().get("/", || "hi").with(Region("north"));
+    /// app.test().get("/").send().assert_header("x-region", "north");
+    /// ```
+    fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
+        next.run(request)
+    }
 
     /// Changes the options of a route, and declares which extensions the middleware adds to
     /// requests. It is called once per route when the app starts.

@@ -24,6 +24,7 @@ pub(crate) mod optional;
 pub(crate) mod options;
 pub(crate) mod panics;
 mod pending;
+pub(crate) mod refusal;
 pub(crate) mod request_id;
 pub(crate) mod response;
 pub(crate) mod route;

@@ -6,10 +6,8 @@ mod promises;
 
 use std::any::TypeId;
 use std::borrow::Cow;
-use std::fmt;
-use std::sync::Arc;
 
-use filoplume_runtime::{Permits, Plan, Request, Response};
+use filoplume_runtime::{Permits, Plan, Request};
 
 use super::captures::Capture;
 use super::coded_content::CodedContent;
@@ -76,15 +74,6 @@ pub struct RouteOptions {
     unprovided: Vec<Cow<'static, str>>,
     /// The middleware that parameters of the handler imply, with constructors.
     implied: Vec<(TypeId, fn() -> Layer)>,
-    /// The outermost middleware that marks responses which the engine makes without it.
-    marks_refusals: Option<Arc<dyn MarksRefusals>>,
-}
-
-/// Middleware that adds something to responses even if the engine refuses their requests, although
-/// no middleware runs then.
-pub(crate) trait MarksRefusals: fmt::Debug + Send + Sync {
-    /// Called on an event loop.
-    fn mark(&self, request: &Request, response: &mut Response);
 }
 
 /// Returns what is wrong with the captures of a pattern.
@@ -117,20 +106,6 @@ impl RouteOptions {
             is_optional: false,
             unprovided: Vec::new(),
             implied: Vec::new(),
-            marks_refusals: None,
-        }
-    }
-
-    /// Sets the middleware that marks the responses to refused requests, unless middleware further
-    /// out does that.
-    pub(crate) fn mark_refusals(&mut self, middleware: impl MarksRefusals + 'static) {
-        self.marks_refusals.get_or_insert_with(|| Arc::new(middleware));
-    }
-
-    /// Marks the response to a refused request of this route.
-    pub(crate) fn mark_refusal(&self, request: &Request, response: &mut Response) {
-        if let Some(middleware) = &self.marks_refusals {
-            middleware.mark(request, response);
         }
     }
 
@@ -326,7 +301,7 @@ impl RouteOptions {
     pub(crate) fn imply<M: Middleware + Default>(&mut self) {
         let id = TypeId::of::<M>();
         if !self.implied.iter().any(|(of, _)| *of == id) {
-            self.implied.push((id, || Arc::new(M::default())));
+            self.implied.push((id, || std::sync::Arc::new(M::default())));
         }
     }
 

@@ -30,6 +30,7 @@ mod timeout;
 mod trace;
 mod verdict;
 
+pub use crate::core::refusal::NextRefused;
 pub use allowed_hosts::AllowedHosts;
 pub use basic_auth::BasicAuth;
 pub use bearer_auth::BearerAuth;

@@ -7,7 +7,9 @@ use crate::core::context::Context;
 use crate::core::error::Result;
 use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
-use crate::core::options::{MarksRefusals, RouteOptions};
+use crate::core::options::RouteOptions;
+use crate::core::refusal::NextRefused;
+use crate::core::request_id::IdCell;
 pub use crate::core::request_id::RequestId;
 use crate::extract::ExtensionRejection;
 use crate::middleware::catch_panic::run_catching_panics;
@@ -34,8 +36,7 @@ use crate::observe::RequestIdHeader;
 /// were. It is not a secret: responses and logs show it, and whoever knows some IDs of a server may
 /// compute others.
 ///
-/// A request of a route that is refused with a `503` before any middleware runs, because the server
-/// is overloaded, has an ID in its response too.
+/// A request that the server refuses with a `503`, because it is overloaded, has an ID too.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
     /// What was given as a name if it is none.
@@ -73,6 +74,17 @@ impl RequestIds {
         self
     }
 
+    /// Gives the request an ID, unless middleware further out has given one.
+    fn give(&self, id: &IdCell, name: &HeaderName, request: &Request) {
+        if id.number().is_some() || id.get().is_some() {
+            return;
+        }
+        match self.incoming(name, request) {
+            Some(incoming) => id.set(incoming),
+            None => id.set_number(random_request_id()),
+        }
+    }
+
     /// Returns the ID that the client has sent, if it is trusted.
     fn incoming(&self, name: &HeaderName, request: &Request) -> Option<RequestId> {
         if !self.trusts_incoming {
@@ -100,13 +112,7 @@ impl Middleware for RequestIds {
         // The app does not start with another name: see `configure`.
         let Ok(name) = &self.header else { return Ok(next.run(request)) };
         let id = &next.context().asked.request_id;
-        // Middleware further out may have given one.
-        if id.number().is_none() && id.get().is_none() {
-            match self.incoming(name, &request) {
-                Some(incoming) => id.set(incoming),
-                None => id.set_number(random_request_id()),
-            }
-        }
+        self.give(id, name, &request);
         // Noted for a report if the handler does not return.
         if let Some(number) = id.number() {
             let noted = note_request_number(number);
@@ -125,24 +131,24 @@ impl Middleware for RequestIds {
         Ok(response)
     }
 
+    fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
+        let Ok(name) = &self.header else { return next.run(request) };
+        let context = next.context();
+        self.give(&context.asked.request_id, name, request);
+        let mut response = next.run(request);
+        if let Some(id) = context.request_id() {
+            // An ID consists of characters that are allowed in a header.
+            let _ = response.set_header(name.as_str(), id.as_bytes());
+        }
+        self.tell_header(name, &mut response);
+        response
+    }
+
     fn configure(&self, options: &mut RouteOptions) {
         options.provide::<RequestId>();
         if let Err(name) = &self.header {
             options.mistake(format!("RequestIds: `{}` is not a header name", name.escape_debug()));
         }
-        options.mark_refusals(self.clone());
-    }
-}
-
-impl MarksRefusals for RequestIds {
-    fn mark(&self, request: &Request, response: &mut Response) {
-        let Ok(name) = &self.header else { return };
-        match self.incoming(name, request) {
-            // An ID consists of characters that are allowed in a header.
-            Some(id) => _ = response.set_header(name.as_str(), id.as_bytes()),
-            None => response.headers_mut().insert_hex(name, random_request_id()),
-        }
-        self.tell_header(name, response);
     }
 }
 

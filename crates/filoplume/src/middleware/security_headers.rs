@@ -13,6 +13,7 @@ use crate::core::error::Result;
 use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
+use crate::core::refusal::NextRefused;
 use crate::core::response::IntoResponse;
 use crate::extract::{Extension, ExtensionRejection};
 use crate::middleware::catch_panic::run_catching_panics;
@@ -297,6 +298,26 @@ impl SecurityHeaders {
     }
 }
 
+impl SecurityHeaders {
+    /// Adds the headers that a response does not have yet.
+    fn add_to(&self, response: &mut Response, nonce: Option<&CspNonce>) -> Result<()> {
+        for (name, value) in &self.ready {
+            if response.headers().contains(name) {
+                continue;
+            }
+            match nonce {
+                Some(nonce) if value.contains(NONCE) => {
+                    response.add_header(name, value.replace(NONCE, &nonce.0))?;
+                }
+                _ => {
+                    response.add_header(name, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Default for SecurityHeaders {
     fn default() -> Self {
         Self::new()
@@ -310,20 +331,17 @@ impl Middleware for SecurityHeaders {
             request.extensions_mut().insert(nonce.clone());
         }
         let mut response = run_catching_panics(request, next);
-        for (name, value) in &self.ready {
-            if response.headers().contains(name) {
-                continue;
-            }
-            match &nonce {
-                Some(nonce) if value.contains(NONCE) => {
-                    response.add_header(name, value.replace(NONCE, &nonce.0))?;
-                }
-                _ => {
-                    response.add_header(name, value)?;
-                }
-            }
-        }
+        self.add_to(&mut response, nonce.as_ref())?;
         Ok(response)
+    }
+
+    fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
+        let mut response = next.run(request);
+        // The content uses no nonce, but without one the policy would not be valid.
+        let nonce = if self.has_nonce() { CspNonce::generate().ok() } else { None };
+        // A value that cannot be sent is a mistake that the app does not start with.
+        let _ = self.add_to(&mut response, nonce.as_ref());
+        response
     }
 
     fn configure(&self, options: &mut RouteOptions) {

@@ -25,7 +25,7 @@ use std::time::Duration;
 #[cfg(feature = "console")]
 use std::time::Instant;
 
-use filoplume_runtime::{Exchange, Metrics, Monitor, Permits, Response};
+use filoplume_runtime::{Exchange, Metrics, Monitor, Permits, QueuedFor, Response, Timing};
 
 use crate::log::log_without_subscriber;
 #[cfg(feature = "console")]
@@ -79,9 +79,13 @@ struct Known {
 /// From which time on a request is slow, unless the app says otherwise.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 
+/// Returns the ID of the trace that a response belongs to.
+type TraceIdOf = fn(&Response) -> Option<String>;
+
 /// What a story needs from a response.
 struct Kept {
     request_id: Option<String>,
+    trace_id: Option<String>,
     because: Option<Because>,
 }
 
@@ -169,11 +173,16 @@ impl Observer {
     }
 
     /// Called before a response is sent. Keeps what its story will need, if it may have one.
-    pub(crate) fn keep(&self, response: &mut Response, exchange: &mut Exchange) {
+    pub(crate) fn keep(
+        &self,
+        response: &mut Response,
+        exchange: &mut Exchange,
+        trace_id_of: TraceIdOf,
+    ) {
         if self.is_worth_a_story(exchange) {
             let because = response.extensions_mut().remove::<Because>();
-            exchange.note =
-                Some(Arc::new(Kept { request_id: RequestIdHeader::id_of(response), because }));
+            let (request_id, trace_id) = (RequestIdHeader::id_of(response), trace_id_of(response));
+            exchange.note = Some(Arc::new(Kept { request_id, trace_id, because }));
         }
     }
 
@@ -192,11 +201,12 @@ impl Observer {
 
     /// Tells the story of a request that has failed.
     #[cold]
-    pub(crate) fn failed(&self, route: Option<u32>, response: &Response) {
+    pub(crate) fn failed(&self, route: Option<u32>, response: &Response, trace_id_of: TraceIdOf) {
         let known = self.known.get().filter(|known| known.may_note(route, StoryKind::Failed));
         let Some(known) = known else { return };
         let mut story = Story::of_failure(response.status().as_u16());
         story.request_id = RequestIdHeader::id_of(response);
+        story.trace_id = trace_id_of(response);
         self.note(known, route, story);
     }
 
@@ -230,6 +240,8 @@ impl Observer {
         }
         let mut story = Story::of(exchange);
         story.request_id = kept.and_then(|kept| kept.request_id.clone());
+        story.trace_id = kept.and_then(|kept| kept.trace_id.clone());
+        story.waited_for = known.waited_for(exchange);
         story.refused = because.map(|because| because.0.clone());
         self.note(known, exchange.route, story);
     }
@@ -256,9 +268,36 @@ impl Known {
         route.and_then(|route| usize::try_from(route).ok()).map_or(last, |route| route.min(last))
     }
 
+    /// Returns what a slow request waited for, if it waited longer than anything else took.
+    fn waited_for(&self, exchange: &Exchange) -> Option<String> {
+        let Timing { queue, .. } = exchange.timing;
+        if exchange.refusal.is_some() || queue < exchange.timing.total() / 2 {
+            return None;
+        }
+        Some(match exchange.queued_for.as_ref()? {
+            QueuedFor::Thread { holder, held } => {
+                let holder = holder.and_then(|route| self.names.get(usize::try_from(route).ok()?));
+                match holder {
+                    Some(holder) => format!("a thread while {holder} had {held}"),
+                    None => format!("a thread while one route had {held}"),
+                }
+            }
+            QueuedFor::ClientShare => "a thread while its client had its share of them".to_owned(),
+            QueuedFor::Permit(permits) => format!("a permit \"{}\"", permits.name()),
+            _ => return None,
+        })
+    }
+
     /// Returns whether a story of this route and kind may be noted now.
     fn may_note(&self, route: Option<u32>, kind: StoryKind) -> bool {
         self.pace.may_note(self.index(route), kind)
+    }
+}
+
+impl fmt::Display for RouteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if self.methods.is_empty() { "" } else { " " };
+        write!(f, "{}{separator}{}", self.methods, self.pattern)
     }
 }
 

@@ -79,6 +79,8 @@ pub struct Story {
     /// The ID of the request, from [`RequestIds`](crate::middleware::RequestIds) or the response's
     /// `x-request-id`.
     pub request_id: Option<String>,
+    /// The ID of the trace, from [`Tracing`](crate::middleware::Tracing).
+    pub trace_id: Option<String>,
     /// The methods of the route, such as `GET`. Empty for a request that no route answers.
     pub methods: String,
     /// The pattern of the route.
@@ -89,6 +91,9 @@ pub struct Story {
     pub timing: Option<Timing>,
     /// Where the handler ran. `None` if it was not called, or not measured.
     pub ran: Option<Ran>,
+    /// What the request waited for before its handler was called, and who had it, if it was slow
+    /// because it waited: a thread, or a permit.
+    pub waited_for: Option<String>,
     /// Why the request was refused: which limit it met, and which routes held what it waited for.
     pub refused: Option<String>,
     /// Whether the connection failed before the response was written.
@@ -101,11 +106,13 @@ impl Story {
             at: SystemTime::now(),
             kind: if exchange.refusal.is_some() { StoryKind::Refused } else { StoryKind::Slow },
             request_id: None,
+            trace_id: None,
             methods: String::new(),
             pattern: String::new(),
             status: exchange.status.as_u16(),
             timing: Some(exchange.timing),
             ran: exchange.ran,
+            waited_for: None,
             refused: None,
             is_broken: exchange.is_broken,
         }
@@ -116,11 +123,13 @@ impl Story {
             at: SystemTime::now(),
             kind: StoryKind::Failed,
             request_id: None,
+            trace_id: None,
             methods: String::new(),
             pattern: String::new(),
             status,
             timing: None,
             ran: None,
+            waited_for: None,
             refused: None,
             is_broken: false,
         }
@@ -146,11 +155,17 @@ impl fmt::Display for Story {
         if self.is_broken {
             f.write_str(", the connection failed")?;
         }
+        if let Some(waited_for) = &self.waited_for {
+            write!(f, ", waited for {waited_for}")?;
+        }
         if let Some(refused) = &self.refused {
             write!(f, ", refused: {refused}")?;
         }
-        match &self.request_id {
-            Some(id) => write!(f, ", request {id}"),
+        if let Some(id) = &self.request_id {
+            write!(f, ", request {id}")?;
+        }
+        match &self.trace_id {
+            Some(id) => write!(f, ", trace {id}"),
             None => Ok(()),
         }
     }
@@ -272,11 +287,13 @@ mod tests {
         timing.turn = Duration::from_nanos(300);
         story.timing = Some(timing);
         story.refused = Some("GET /report holds 8 of 8 threads".to_owned());
+        story.waited_for = Some("a thread while GET /report had 8".to_owned());
         story.request_id = Some("17".to_owned());
+        story.trace_id = Some("4bf9".to_owned());
         assert_eq!(
             story.to_string(),
-            "GET /orders/{id}: 503 after 1.200345s (queue 1.200345s), refused: GET /report holds 8 \
-             of 8 threads, request 17"
+            "GET /orders/{id}: 503 after 1.200345s (queue 1.200345s), waited for a thread while \
+             GET /report had 8, refused: GET /report holds 8 of 8 threads, request 17, trace 4bf9"
         );
     }
 }

@@ -11,6 +11,7 @@ use filoplume_runtime::{
 
 use crate::app::{BuiltApp, ServerTiming};
 use crate::log::log_without_subscriber;
+use crate::middleware::TraceContext;
 use crate::observe::Observer;
 use crate::routing::{Found, NO_ROUTE};
 
@@ -46,7 +47,7 @@ impl AppService {
             counts.end(response.status().as_u16());
         }
         if response.status().is_server_error() {
-            observer.failed(route, &response);
+            observer.failed(route, &response, trace_id_of);
         }
         response
     }
@@ -99,7 +100,7 @@ impl Service for AppService {
 
     fn answered(&self, response: &mut Response, exchange: &mut Exchange) {
         if let Some(observer) = &self.app.settings.observer {
-            observer.keep(response, exchange);
+            observer.keep(response, exchange, trace_id_of);
         }
         if !self.app.server_timing.is_never() {
             self.app.server_timing.show(response, exchange);
@@ -159,6 +160,11 @@ impl Service for AppService {
         let route = self.app.table.route(route)?;
         Some(format!("{} {}", route.methods, route.pattern))
     }
+}
+
+/// Returns the ID of the trace that a response belongs to, if it has one.
+fn trace_id_of(response: &Response) -> Option<String> {
+    response.extensions().get().map(|trace: &TraceContext| trace.trace_id().to_string())
 }
 
 impl fmt::Debug for AppService {

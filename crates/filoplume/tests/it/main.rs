@@ -20,6 +20,7 @@ mod own_errors;
 mod presentation;
 mod redirects;
 mod redis_server;
+mod refused;
 mod revocation;
 mod routing;
 mod security;

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use crate::budget::account::{Account, Charge};
 use crate::budget::clients::ClientConnection;
 use crate::budget::permits::Permit;
+use crate::budget::seats::Lacks;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::LoopHandle;
 use crate::execution::key::Route;
 use crate::service::Site;
 use crate::service::body::StreamReturn;
+use crate::service::exchange::QueuedFor;
 use crate::service::request::Request;
 use crate::service::tcp::AnswerSlot;
 use crate::transport::Peer;
@@ -78,6 +80,11 @@ impl Call {
         self.account().client()
     }
 
+    /// Returns what uses the memory in which it would wait, as text.
+    pub(crate) fn memory_usage(&self) -> String {
+        self.account().usage()
+    }
+
     fn account(&self) -> &Arc<Account> {
         match &self.answer_to {
             AnswerTo::Connection(reply_to) => &reply_to.connection.account,
@@ -91,6 +98,25 @@ impl Call {
             AnswerTo::Connection(reply_to) => reply_to.connection.loop_handle(),
             AnswerTo::Guest(asker) => &asker.loop_handle,
         }
+    }
+
+    /// Notes what it lacks, if it is measured.
+    pub(crate) fn waits(&mut self, lacks: Lacks) {
+        let AnswerTo::Connection(reply_to) = &mut self.answer_to else { return };
+        let ReplyTo { connection, .. } = reply_to;
+        let engine = &connection.loop_handle.engine;
+        let Some(http) = connection.guest.as_http_mut().filter(|http| http.is_measured()) else {
+            return;
+        };
+        let queued_for = match (lacks, self.request.permits()) {
+            (Lacks::Permit, Some(permits)) => QueuedFor::Permit(permits.clone()),
+            (Lacks::Seat(holder, held), _) => {
+                let holder = holder.and_then(|key| engine.routes.number_of(key));
+                QueuedFor::Thread { holder, held }
+            }
+            _ => QueuedFor::ClientShare,
+        };
+        http.note_queued(queued_for);
     }
 
     /// Charges the memory that it takes while it waits for a thread. Returns whether the budget

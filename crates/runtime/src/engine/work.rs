@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::budget::clients::ClientConnection;
 use crate::budget::permits::{Permit, Permits};
-use crate::budget::seats::SeatRequest;
+use crate::budget::seats::{Lacks, SeatRequest};
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::Message;
 use crate::engine::exchange::Call;
@@ -68,6 +68,12 @@ impl SeatRequest for Work {
     fn hold(&mut self, permit: Permit) {
         if let Self::Call(call) = self {
             call.permit = permit;
+        }
+    }
+
+    fn waits(&mut self, lacks: Lacks) {
+        if let Self::Call(call) = self {
+            call.waits(lacks);
         }
     }
 

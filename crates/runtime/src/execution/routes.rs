@@ -306,6 +306,14 @@ impl Routes {
         self.price_ns.store(ns((before * 7 + price) / 8), Ordering::Relaxed);
     }
 
+    /// Returns the number of a route that has one, if any of its calls was sampled.
+    pub(crate) fn number_of(&self, key: ExecutionKey) -> Option<u32> {
+        match self.entries[key.index()].known.lock().name {
+            Some(Name::Number(number)) => Some(number),
+            _ => None,
+        }
+    }
+
     /// Returns the name of a route if any of its calls was sampled. `name_of` returns the names of
     /// numbered routes.
     pub(crate) fn name_of(

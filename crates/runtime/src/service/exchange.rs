@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use crate::budget::permits::Permits;
 use crate::budget::refusal::Refusal;
 use crate::transport::Peer;
 
@@ -128,6 +129,8 @@ pub struct Exchange {
     pub is_timed: bool,
     /// Where the handler ran. `None` if it was not called.
     pub ran: Option<Ran>,
+    /// What it waited for in the queue of its route, if it did.
+    pub queued_for: Option<QueuedFor>,
     /// Why the request was refused without a call of its handler.
     pub refusal: Option<Refusal>,
     /// Whether the connection failed before the response was written.
@@ -135,6 +138,38 @@ pub struct Exchange {
     /// What [`Service::answered`](crate::Service::answered) has kept for
     /// [`Service::completed`](crate::Service::completed).
     pub note: Option<Note>,
+}
+
+/// What a request lacked when it began to wait in the queue of its route.
+///
+/// ```
+/// use filoplume_runtime::{Exchange, QueuedFor};
+///
+/// fn reason(exchange: &Exchange) -> Option<String> {
+///     Some(match exchange.queued_for.as_ref()? {
+///         QueuedFor::Thread { holder, held } => format!("route {holder:?} had {held} threads"),
+///         QueuedFor::ClientShare => "its client had its share of the threads".to_owned(),
+///         QueuedFor::Permit(permits) => format!("all of {} were taken", permits.name()),
+///         _ => "unknown".to_owned(),
+///     })
+/// }
+/// # let _ = reason;
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum QueuedFor {
+    /// A thread of the pool.
+    Thread {
+        /// The route with the most threads, by the number of its [plan](crate::Plan::route). `None`
+        /// if it has none.
+        holder: Option<u32>,
+        /// How many threads that route had.
+        held: usize,
+    },
+    /// One more thread for its client, which had its share of them.
+    ClientShare,
+    /// A permit.
+    Permit(Permits),
 }
 
 /// Where a handler ran.

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::Service;
+use super::exchange::Timing;
 use super::panics::note_caught_panic;
 use super::request::Request;
 use super::response::{Response, ResponseBody};
@@ -38,12 +39,18 @@ pub struct Refused<'a> {
     reason: Refusal,
     retry_after: u64,
     because: &'a dyn fmt::Display,
+    timing: Option<Timing>,
 }
 
 impl<'a> Refused<'a> {
     /// `retry_after` is in seconds.
     pub(crate) fn new(reason: Refusal, retry_after: u64, because: &'a dyn fmt::Display) -> Self {
-        Self { reason, retry_after, because }
+        Self { reason, retry_after, because, timing: None }
+    }
+
+    /// Adds where the time went until now.
+    pub(crate) fn timed(self, timing: Option<Timing>) -> Self {
+        Self { timing, ..self }
     }
 
     /// Returns the reason: [`Refusal::Overloaded`], [`Refusal::Memory`], [`Refusal::Spool`],
@@ -61,6 +68,12 @@ impl<'a> Refused<'a> {
     /// clients. It is formatted when it is displayed.
     pub fn because(&self) -> &'a dyn fmt::Display {
         self.because
+    }
+
+    /// Returns where the time of the request went until it was refused. `None` unless the service
+    /// [measures](Service::measures).
+    pub fn timing(&self) -> Option<Timing> {
+        self.timing
     }
 
     /// Returns the response of the service, as a `503` without a reader. Returns `None` if the

@@ -10,6 +10,7 @@ use filoplume_runtime::{Headers, Method, Request, Response, StatusCode};
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
+use crate::core::refusal::NextRefused;
 use crate::middleware::catch_panic::run_catching_panics;
 use crate::semantics::origin::check_origin;
 use crate::semantics::vary::add_vary;
@@ -325,6 +326,15 @@ impl Cors {
         Ok(response)
     }
 
+    /// Sets the headers of a response to another request than a preflight.
+    fn set_response_headers(&self, headers: &mut Headers, origin: Option<&str>) -> Result<()> {
+        self.set_origin_headers(headers, origin)?;
+        if !self.exposed.is_empty() && headers.contains("access-control-allow-origin") {
+            headers.insert("access-control-expose-headers", self.exposed.join(", "))?;
+        }
+        Ok(())
+    }
+
     /// Sets the headers that say who may read the response, and on what that depends.
     fn set_origin_headers(&self, headers: &mut Headers, origin: Option<&str>) -> Result<()> {
         // Also if the request has no origin: a cache must not use this response for a request that
@@ -358,12 +368,16 @@ impl Middleware for Cors {
         }
         let origin = origin_of(&request).map(str::to_owned);
         let mut response = run_catching_panics(request, next);
-        let headers = response.headers_mut();
-        self.set_origin_headers(headers, origin.as_deref())?;
-        if !self.exposed.is_empty() && headers.contains("access-control-allow-origin") {
-            headers.insert("access-control-expose-headers", self.exposed.join(", "))?;
-        }
+        self.set_response_headers(response.headers_mut(), origin.as_deref())?;
         Ok(response)
+    }
+
+    /// Without its headers, a script could not tell an overload from a broken network.
+    fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
+        let mut response = next.run(request);
+        // A value that cannot be sent is a mistake that the app does not start with.
+        let _ = self.set_response_headers(response.headers_mut(), origin_of(request));
+        response
     }
 
     fn configure(&self, options: &mut RouteOptions) {

@@ -18,6 +18,7 @@ use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
+use crate::core::refusal::NextRefused;
 use crate::log::{write_to_stderr, write_to_stdout};
 use crate::middleware::catch_panic::run_catching_panics;
 use crate::middleware::{RequestId, TraceContext, TraceId};
@@ -75,6 +76,11 @@ use crate::middleware::{RequestId, TraceContext, TraceId};
 /// );
 /// # Ok::<(), io::Error>(())
 /// ```
+///
+/// A request that the server refuses with a `503`, because it is overloaded, has a line too, with
+/// the reason as its error. Its duration is how long it has waited, or 0 if the app measures no
+/// requests: see [`App::metrics`](crate::App::metrics) and
+/// [`App::slow_after`](crate::App::slow_after).
 ///
 /// The content of an error is added further out, so its length is not known here. The logger does
 /// not see outer middleware, so add it first, or after [`Tracing`](super::Tracing) and
@@ -326,6 +332,28 @@ impl Middleware for Logger {
             request: &info,
         });
         Ok(response)
+    }
+
+    fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
+        let (context, refused) = (next.context(), next.refused());
+        let mut info = self.request_info(request, context);
+        info.trace_id = next.extensions().get().map(TraceContext::trace_id);
+        let response = next.run(request);
+        let timing = refused.timing();
+        // The whole sentence would cost too much under a flood. The server logs it now and then.
+        let error = format!("refused: {}", refused.reason());
+        self.output.log(&Entry {
+            status: response.status(),
+            route: context.route(),
+            bytes: bytes_of(&response, false),
+            duration: timing.map(|timing| timing.total()).unwrap_or_default(),
+            timing,
+            request_id: context.request_id().map(RequestId::as_str),
+            trace_id: trace_id_of(&info, &response),
+            error: Some(&error),
+            request: &info,
+        });
+        response
     }
 
     // Adds nothing to requests.

@@ -10,6 +10,7 @@ pub use self::context::{SpanId, TraceContext, TraceId};
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
+use crate::core::refusal::NextRefused;
 use crate::middleware::catch_panic::run_catching_panics;
 use crate::middleware::random_id::random_id;
 
@@ -41,6 +42,9 @@ use crate::middleware::random_id::random_id;
 /// [`RequestIds`](super::RequestIds). The query and the headers are not recorded, and the path
 /// [only if wanted](Self::record_path): they often contain secrets. The span ends when the handler
 /// has answered; a streamed body is sent after that.
+///
+/// A request that the server refuses with a `503`, because it is overloaded, has a span too. It has
+/// no length.
 ///
 /// The crate `filoplume-otlp` exports the spans. Without a subscriber there are no spans, only the
 /// IDs.
@@ -195,6 +199,17 @@ impl Middleware for Tracing {
         // For an outer logger.
         response.extensions_mut().insert(trace);
         Ok(response)
+    }
+
+    fn refused(&self, request: &Request, mut next: NextRefused<'_>) -> Response {
+        let trace = self.trace_of(request);
+        next.extensions_mut().insert(trace.clone());
+        let context = next.context();
+        let span = span::open(&trace, request, context, self.records_path);
+        let mut response = span.in_scope(|| next.run(request));
+        span::record_response(&span, &response);
+        response.extensions_mut().insert(trace);
+        response
     }
 
     fn configure(&self, options: &mut RouteOptions) {

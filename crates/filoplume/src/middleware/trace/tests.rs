@@ -262,3 +262,33 @@ impl std::io::Write for Lines {
         Ok(())
     }
 }
+
+/// A file in which a content waits has no room here, so the server refuses the request.
+#[cfg(feature = "spool")]
+#[test]
+fn a_refused_request_has_a_span() {
+    let app = App::new()
+        .route("/files", post(|_: Body| "never called").spooled())
+        .config(ServerConfig::default().spooled_bytes_max(1))
+        .with(RequestIds::new().trust_incoming(true))
+        .with(Tracing::new().incoming(Incoming::Trust));
+    let seen = watch(app, |client| {
+        let head = "POST /files HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n";
+        let long = "x".repeat(4 << 20);
+        let answer = client.raw(format!(
+            "{head}Traceparent: {PARENT}\r\nX-Request-Id: 17\r\n\r\n400000\r\n{long}\r\n0\r\n\r\n"
+        ));
+        assert!(answer.starts_with(b"HTTP/1.1 503 "), "{}", String::from_utf8_lossy(&answer));
+    });
+    let [(_, fields)] = seen.as_slice() else { panic!("{seen:?}") };
+    for (name, value) in [
+        ("otel.name", "POST /files"),
+        ("trace_id", TRACE),
+        ("http.route", "/files"),
+        ("http.response.status_code", "503"),
+        ("error.type", "503"),
+        ("request_id", "17"),
+    ] {
+        assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}: {fields:?}");
+    }
+}

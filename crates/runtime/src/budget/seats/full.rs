@@ -36,9 +36,6 @@ impl Full {
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { taken, taken_in_all, seats_max, waiting, .. } = self;
-        if self.lacks_memory {
-            f.write_str("`ServerConfig::memory_max` is the limit; ")?;
-        }
         write!(
             f,
             "the route has {taken} of {seats_max} threads, {taken_in_all} are taken, {waiting} of \

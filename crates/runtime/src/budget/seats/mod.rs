@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 
 use self::backlog::nanoseconds;
 pub(crate) use self::full::Full;
-pub(crate) use self::request::SeatRequest;
 use self::request::has_permit;
+pub(crate) use self::request::{Lacks, SeatRequest};
 use self::route::RouteQueue;
 use self::share::{
     Client, client_may_take, count_released, count_taken, release_vital, route_may_take, seats_of,
@@ -134,8 +134,8 @@ impl<T: SeatRequest> Seats<T> {
         let free = self.free(&mut state);
         let State { taken, rest, routes, .. } = &mut *state;
         let route = routes.entry(key).or_insert_with(|| self.new_route());
-        let has_seat = route_may_take(route.taken, free, rest.kept_from(key), self.seats_max)
-            && client_may_take(item.client(), key, free);
+        let may_route = route_may_take(route.taken, free, rest.kept_from(key), self.seats_max);
+        let has_seat = may_route && client_may_take(item.client(), key, free);
         // Requests of clients that may not have a seat now are overtaken.
         if has_seat && route.find(|other| self.keeps_turn(other, key, free)).is_none() {
             let waiter = &self.waiter;
@@ -154,7 +154,15 @@ impl<T: SeatRequest> Seats<T> {
                 route.backlog.reset();
             }
         }
-        self.wait(&mut state, key, item, has_seat)
+        let lacks = if has_seat && item.permits().is_some() {
+            Lacks::Permit
+        } else if may_route && !has_seat {
+            Lacks::ClientShare
+        } else {
+            let (holder, held) = state.rest.largest();
+            Lacks::Seat(holder, held)
+        };
+        self.wait(&mut state, key, item, has_seat, lacks)
     }
 
     /// Queues a request, or refuses it. Another one may be refused instead.
@@ -166,6 +174,7 @@ impl<T: SeatRequest> Seats<T> {
         key: ExecutionKey,
         mut item: T,
         has_seat: bool,
+        lacks: Lacks,
     ) -> Entered<T> {
         let now = self.now();
         let client = item.client().map(|client| client.client());
@@ -200,6 +209,7 @@ impl<T: SeatRequest> Seats<T> {
             turns.push_back(key);
         }
         let waits = self.wait_max.saturating_mul(if has_begun { BEGUN_WAITS } else { 1 });
+        item.waits(lacks);
         route.push(client, item, now.saturating_add(waits));
         *state.waiting_of(has_begun) += 1;
         state.is_short |= !has_seat;

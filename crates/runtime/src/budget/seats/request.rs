@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::budget::clients::{ClientConnection, ClientId};
 use crate::budget::permits::{Permit, Permits};
+use crate::execution::key::ExecutionKey;
 
 /// A request that asks for a seat, and may need a permit too.
 pub(crate) trait SeatRequest {
@@ -27,10 +28,26 @@ pub(crate) trait SeatRequest {
         drop(permit);
     }
 
+    /// Called when it begins to wait.
+    fn waits(&mut self, lacks: Lacks) {
+        let _ = lacks;
+    }
+
     /// Charges the memory that it takes while it waits. Returns whether the budget allows it.
     fn charge(&mut self) -> bool {
         true
     }
+}
+
+/// What a request lacks that begins to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacks {
+    /// A seat. This route has the most seats, and so many.
+    Seat(Option<ExecutionKey>, usize),
+    /// One more seat for its client.
+    ClientShare,
+    /// A permit.
+    Permit,
 }
 
 /// Returns whether a request has the permit that it needs. Takes one if necessary.

@@ -52,6 +52,11 @@ impl Rest {
         }
     }
 
+    /// Returns the route with the most seats, and how many it has.
+    pub(super) fn largest(&self) -> (Option<ExecutionKey>, usize) {
+        (self.largest, self.largest_has)
+    }
+
     /// Returns how many seats this route must leave free. A route with fewer than another one must
     /// leave none.
     #[inline]

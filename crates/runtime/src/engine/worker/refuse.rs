@@ -4,6 +4,7 @@
 use std::fmt;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::run::{CallOutcome, run_rare};
 use super::{Flow, Outcome, Worker};
@@ -14,7 +15,7 @@ use crate::engine::connection::Connection;
 use crate::engine::event_loop::LoopHandle;
 use crate::engine::exchange::{AnswerTo, Asker, Call, ReplyTo};
 use crate::execution::key::{ExecutionKey, Route};
-use crate::protocol::http::{Http, Streaming};
+use crate::protocol::http::Streaming;
 use crate::service::Site;
 use crate::service::body::{StreamLeft, Streamed};
 use crate::service::refused::{RETRY_AFTER, Refused};
@@ -39,7 +40,8 @@ impl Worker<'_> {
             AnswerTo::Guest(asker) => asker.peer,
         };
         let engine = Arc::clone(&self.engine);
-        let held = Held { engine: &engine, route: call.route(), full };
+        let memory = full.lacks_memory.then(|| call.memory_usage());
+        let held = Held { engine: &engine, route: call.route(), full, memory };
         let refusal = full.refusal();
         engine.refusals.note_because(refusal, peer, || held.to_string());
         let seconds = full.wait.map_or(1, |wait| wait.as_secs().saturating_add(1));
@@ -142,7 +144,11 @@ impl Worker<'_> {
         connection: &mut Connection,
         request: &Request,
     ) -> Option<Response> {
-        let site = connection.guest.as_http().and_then(Http::shared_site)?;
+        let http = connection.guest.as_http()?;
+        let site = http.shared_site()?;
+        let now = Instant::now();
+        let timing = http.measures().then(|| http.timing_until_call(now, now));
+        let refused = &refused.timed(timing);
         let loop_handle = Arc::clone(connection.loop_handle());
         let (own, call_outcome) = self.ask_service(refused, &site, &loop_handle, request);
         if call_outcome == CallOutcome::Blocked {
@@ -213,6 +219,8 @@ struct Held<'a> {
     engine: &'a Engine,
     route: Route,
     full: &'a Full,
+    /// What uses the memory, if that is what it lacks.
+    memory: Option<String>,
 }
 
 impl fmt::Display for Held<'_> {
@@ -222,7 +230,11 @@ impl fmt::Display for Held<'_> {
             let name = engine.routes.name_of(key, &|number| engine.route_name(number));
             name.unwrap_or_else(|| "a route".to_owned())
         };
-        write!(f, "{}: {}", name_of(self.route.key), self.full)?;
+        write!(f, "{}: ", name_of(self.route.key))?;
+        if let Some(memory) = &self.memory {
+            write!(f, "{memory}; ")?;
+        }
+        write!(f, "{}", self.full)?;
         for (index, (key, seats)) in engine.seats.holders().into_iter().enumerate() {
             let separator = if index == 0 { "; most are held by " } else { ", " };
             write!(f, "{separator}{} ({seats})", name_of(key))?;

@@ -11,7 +11,7 @@ use http::StatusCode;
 use super::{Http, Stage};
 use crate::budget::refusal::Refusal;
 use crate::execution::probe::Measured;
-use crate::service::exchange::{Exchange, Timing};
+use crate::service::exchange::{Exchange, QueuedFor, Timing};
 use crate::transport::Peer;
 
 /// An exchange that is being measured.
@@ -44,6 +44,7 @@ impl Measuring {
             stands_for: 1,
             is_timed: false,
             ran: None,
+            queued_for: None,
             refusal: None,
             is_broken: false,
             note: None,
@@ -120,6 +121,13 @@ impl Http {
 
     pub(crate) fn set_measuring(&mut self, measuring: Box<Measuring>) {
         self.measuring = Some(measuring);
+    }
+
+    /// Records what the request of the current exchange waits for.
+    pub(crate) fn note_queued(&mut self, queued_for: QueuedFor) {
+        if let Some(measuring) = &mut self.measuring {
+            measuring.exchange.queued_for = Some(queued_for);
+        }
     }
 
     /// Returns whether the service wants measurements.

@@ -1,0 +1,170 @@
+//! The stories of requests that were slow, failed or were refused.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::thread;
+use std::time::Duration;
+
+use filoplume::extract::Observed;
+use filoplume::prelude::*;
+use filoplume::{Permits, RunningApp, ServerConfig};
+use filoplume_tests::{Client, Gate, eventually};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn slow_failed_and_refused_requests_have_a_story() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let app = App::new()
+        .route("/gate/{secret}", get(move || at_gate.pass()).on_pool())
+        .get("/slow", || thread::sleep(MS * 60))
+        .get("/quick", || "quick")
+        .get("/broken", || Err::<(), _>(Error::internal("planted cause")))
+        .route(
+            "/recent",
+            get(|observed: Observed| {
+                let stories = observed.recent();
+                stories.iter().map(|story| format!("{story}\n")).collect::<String>()
+            })
+            .vital(),
+        )
+        .with(middleware::RequestIds::new())
+        .slow_after(MS * 50)
+        .config(ServerConfig::default().threads_max(1).queue_timeout(MS * 10))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr());
+    let recent = || Client::connect(app.local_addr()).get("/recent").text().to_owned();
+    for _ in 0..100 {
+        client.get("/quick");
+    }
+    assert_eq!(recent(), "");
+    let slow = client.get("/slow");
+    let id = slow.header("x-request-id").unwrap();
+    eventually("the slow request has a story", || {
+        let stories = recent();
+        stories.contains("GET /slow: 200 after") && stories.contains(&format!("request {id}\n"))
+    });
+    assert!(recent().contains("waiting 6"), "{}", recent());
+    let broken = client.get("/broken?key=planted");
+    let id = broken.header("x-request-id").unwrap();
+    eventually("the failure has a story", || {
+        recent().contains(&format!("GET /broken: 500, request {id}\n"))
+    });
+    let mut holder = Client::connect(app.local_addr());
+    holder.send("GET /gate/planted HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    let refused = Client::connect(app.local_addr()).get("/gate/planted");
+    assert_eq!(refused.status, 503);
+    let id = refused.header("x-request-id").unwrap();
+    eventually("the refused request says who held the thread", || {
+        recent().lines().any(|line| {
+            line.starts_with("GET /gate/{secret}: 503 after")
+                && line.contains("most are held by GET /gate/{secret} (1)")
+                && line.contains(&format!("request {id}"))
+        })
+    });
+    gate.open();
+    holder.response();
+    assert!(!recent().contains("planted"), "{}", recent());
+    app.shutdown();
+}
+
+/// One client makes a route fail as fast as it can. The slow request of another route is still
+/// noted, and its story stays.
+#[test]
+fn a_flood_of_failures_hides_no_slow_request() {
+    let app = App::new()
+        .get("/slow", || thread::sleep(MS * 60))
+        .get("/broken", || StatusCode::INTERNAL_SERVER_ERROR)
+        .get("/recent", |observed: Observed| {
+            let stories = observed.recent();
+            stories
+                .iter()
+                .map(|story| format!("{} {}\n", story.kind, story.pattern))
+                .collect::<String>()
+        })
+        .slow_after(MS * 50)
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr());
+    let flood = |client: &mut Client| {
+        for _ in 0..300 {
+            assert_eq!(client.get("/broken").status, 500);
+        }
+    };
+    flood(&mut client);
+    client.get("/slow");
+    eventually("the slow request is noted", || client.get("/recent").text().contains("slow /slow"));
+    flood(&mut client);
+    let recent = client.get("/recent");
+    assert!(recent.text().contains("slow /slow\n"), "{}", recent.text());
+    let failed = recent.text().matches("failed /broken\n").count();
+    assert!((50..100).contains(&failed), "{failed} failures are noted");
+    app.shutdown();
+}
+
+/// An app whose requests are slow if they wait at its gate, or for whoever does.
+fn gated(config: ServerConfig) -> (RunningApp, Gate) {
+    let gate = Gate::new();
+    let (at_gate, with_permit) = (gate.clone(), gate.clone());
+    let database = Permits::new("database", 1);
+    let app = App::new()
+        .route("/gate", get(move || at_gate.pass()).on_pool())
+        .route("/other", get(|| "hi").on_pool())
+        .route("/query", get(move || with_permit.pass()).uses(&database).on_pool())
+        .route(
+            "/recent",
+            get(|observed: Observed| {
+                let stories = observed.recent();
+                stories.iter().map(|story| format!("{story}\n")).collect::<String>()
+            })
+            .vital(),
+        )
+        .with(middleware::Tracing::new())
+        .slow_after(MS * 50)
+        .config(config)
+        .start("127.0.0.1:0")
+        .unwrap();
+    (app, gate)
+}
+
+#[test]
+fn the_story_of_a_request_that_waited_says_for_what() {
+    let few = |threads| ServerConfig::default().threads_max(threads);
+    for (config, holders, target, story) in [
+        (few(1), &["/gate"][..], "/other", "waited for a thread while GET /gate had 1, trace "),
+        (few(8), &["/query"], "/query", "waited for a permit \"database\", trace "),
+        // One client has two of three threads for one route.
+        (
+            few(3).connections_per_client_max(100),
+            &["/gate", "/gate"],
+            "/gate",
+            "waited for a thread while its client had its share of them, trace ",
+        ),
+    ] {
+        let (app, gate) = gated(config);
+        let send = |target: &str| {
+            let mut client = Client::connect(app.local_addr());
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            client
+        };
+        let mut clients: Vec<Client> = holders.iter().map(|target| send(target)).collect();
+        gate.holds(holders.len());
+        clients.push(send(target));
+        let waiting = || app.server().metrics().unwrap().waiting;
+        eventually("it waits", || waiting() == 1);
+        thread::sleep(MS * 120);
+        gate.open();
+        for client in &mut clients {
+            let status = client.response().status;
+            assert!(matches!(status, 200 | 204), "{status}");
+        }
+        let recent = || Client::connect(app.local_addr()).get("/recent").text().to_owned();
+        eventually("it has a story", || recent().contains(story));
+        // Those that held the threads waited for nothing but the gate.
+        assert_eq!(recent().matches("waited for").count(), 1, "{}", recent());
+        app.shutdown();
+    }
+}
