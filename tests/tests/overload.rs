@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Refusal, Refused, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Gate, Latencies, TestServer, eventually};
+use filoplume_tests::{Gate, Latencies, Noise, TestServer, eventually};
 
 /// The number of concurrent handlers, and of waiting requests.
 const PLACES: usize = 4;
@@ -19,7 +19,11 @@ const WORK: Duration = Duration::from_millis(10);
 /// How long each load lasts.
 const LOAD: Duration = Duration::from_millis(700);
 
-/// Maximum additional latency, compared to a load without refusals on the same machine.
+/// Maximum additional latency, compared to a load without refusals on the same machine: this, and
+/// what the machine was late by. Without optimisation, everything takes longer.
+const MORE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 20 });
+
+/// The maximum whatever else the machine does.
 const MORE_MAX: Duration = Duration::from_millis(250);
 
 /// Waits, as for a database.
@@ -78,15 +82,11 @@ fn load(server: &TestServer, clients: usize) -> Outcome {
             });
         }
         scope.spawn(|| {
-            let mut held_up = Duration::ZERO;
             while Instant::now() < until {
                 let queued = server.metrics().waiting;
                 assert!(queued <= PLACES, "{queued} wait");
-                let slept = Instant::now();
                 thread::sleep(Duration::from_millis(2));
-                held_up = held_up.max(slept.elapsed());
             }
-            println!("a sleep of 2 ms took up to {held_up:?} meanwhile");
         });
     });
     outcome.into_inner().unwrap()
@@ -95,6 +95,7 @@ fn load(server: &TestServer, clients: usize) -> Outcome {
 #[test]
 fn a_threefold_overload_does_not_delay_accepted_requests() {
     let server = server();
+    let noise = Noise::start();
     // With as many clients as places in total, all requests are accepted.
     let within = load(&server, PLACES);
     println!("{PLACES} clients: accepted {}", within.accepted);
@@ -103,8 +104,10 @@ fn a_threefold_overload_does_not_delay_accepted_requests() {
     println!("{} clients: accepted {}; refused {}", PLACES * 6, over.accepted, over.refused);
     assert!(over.refused.count() > 0, "it was not too much");
     // A request waits for one round of earlier requests and for its own, which is twice its time
-    // alone. The factor of four leaves room for a busy machine.
-    let longest = within.accepted.p99() * 4 + MORE_MAX;
+    // alone.
+    let more = (MORE + noise.stop()).min(MORE_MAX);
+    println!("up to {more:?} later than that");
+    let longest = within.accepted.p99() * 2 + more;
     assert!(over.accepted.p99() < longest, "{} and {}", within.accepted, over.accepted);
     // A bench has the exact figure. Here the machine may be busy.
     assert!(over.accepted.count() * 3 > within.accepted.count() * 2, "the work is done as before");

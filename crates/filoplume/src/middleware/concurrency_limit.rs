@@ -5,6 +5,7 @@ mod sending;
 mod tests;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -204,18 +205,40 @@ struct ClientLimit {
 /// Which limit refused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitReached {
-    Total,
-    PerClient,
+    /// So many places are taken, of which some by responses that are being sent, and so many
+    /// requests wait.
+    Total { running: usize, sending: usize, waiting: usize },
+    /// The client has its maximum.
+    PerClient { running_max: usize },
 }
 
 impl LimitReached {
+    /// The source of the error is for the log and for developers.
     fn into_error(self) -> Error {
-        match self {
-            Self::Total => Error::unavailable("too many requests are being answered at the moment"),
-            Self::PerClient => Error::new(
+        let error = match self {
+            Self::Total { .. } => {
+                Error::unavailable("too many requests are being answered at the moment")
+            }
+            Self::PerClient { .. } => Error::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too many of your requests are being answered at the moment",
             ),
+        };
+        error.with_source(self.to_string())
+    }
+}
+
+impl fmt::Display for LimitReached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Total { running, sending, waiting } => write!(
+                f,
+                "ConcurrencyLimit: all {running} places are taken, {sending} of them by responses \
+                 that are being sent, and {waiting} requests wait"
+            ),
+            Self::PerClient { running_max } => {
+                write!(f, "ConcurrencyLimit: the client has {running_max} places, its maximum")
+            }
         }
     }
 }
@@ -224,7 +247,7 @@ impl Counts {
     fn add(&mut self, client: ClientLimit) -> Result<(), LimitReached> {
         let running = self.clients.entry(client.network).or_default();
         if *running >= client.running_max {
-            return Err(LimitReached::PerClient);
+            return Err(LimitReached::PerClient { running_max: client.running_max });
         }
         *running += 1;
         Ok(())
@@ -270,7 +293,9 @@ impl Limiter {
         if !has_place {
             counts.refused_at = Some(Instant::now());
             counts.remove(client);
-            return Err(LimitReached::Total);
+            let Counts { running, waiting, ref sending, .. } = *counts;
+            let sending = sending.iter().filter(|place| place.strong_count() > 0).count();
+            return Err(LimitReached::Total { running, sending, waiting });
         }
         counts.running += 1;
         // Two places may have been released before the first of two waiting requests was awake.

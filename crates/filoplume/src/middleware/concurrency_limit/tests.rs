@@ -30,11 +30,12 @@ fn a_client_at_its_limit_leaves_room_for_others_and_is_forgotten_at_the_end() {
         |last| Some(ClientLimit { network: IpAddr::from([192, 0, 2, last]), running_max: 2 });
     let first = Limiter::acquire(&limiter, client(1), None).ok().unwrap();
     let second = Limiter::acquire(&limiter, client(1), None).ok().unwrap();
-    assert_eq!(Limiter::acquire(&limiter, client(1), None).err(), Some(LimitReached::PerClient));
+    let reached = Limiter::acquire(&limiter, client(1), None).err();
+    assert_eq!(reached, Some(LimitReached::PerClient { running_max: 2 }));
     let other = Limiter::acquire(&limiter, client(2), None).ok().unwrap();
     assert_eq!(
         Limiter::acquire(&limiter, client(2), None).err(),
-        Some(LimitReached::Total),
+        Some(LimitReached::Total { running: 3, sending: 0, waiting: 0 }),
         "a request refused by the total limit does not count for its client"
     );
     drop((first, second));

@@ -46,6 +46,11 @@ impl Bucket {
         self.burst
     }
 
+    /// Returns the time in which one token returns.
+    pub(super) fn interval(&self) -> Duration {
+        Duration::from_nanos(self.interval_nanos)
+    }
+
     #[cfg(feature = "redis")]
     pub(super) fn interval_nanos(&self) -> u64 {
         self.interval_nanos

@@ -228,6 +228,23 @@ impl RateLimit {
         [prefix.as_bytes(), key].concat()
     }
 
+    /// Returns the error for a request that may come again in `wait`. Its source is for the log and
+    /// for developers. It does not have the key, which may be a secret.
+    fn refusal(&self, wait: Duration) -> Error {
+        let seconds = whole_seconds(wait);
+        let unit = if seconds == 1 { "second" } else { "seconds" };
+        let message = format!("too many requests; try again in {seconds} {unit}");
+        let (interval, burst) = (self.bucket.interval(), self.bucket.burst());
+        let name = if self.name.is_empty() { "" } else { &format!(" `{}`", self.name) };
+        let limit = format!(
+            "RateLimit{name}: the client has used up its limit of a request every {interval:?}, in \
+             bursts of {burst}"
+        );
+        Error::new(StatusCode::TOO_MANY_REQUESTS, message)
+            .with_source(limit)
+            .with_known_header("retry-after", seconds.to_string())
+    }
+
     fn set_headers(&self, headers: &mut Headers, decision: &Decision) -> Result<()> {
         if self.says_headers {
             headers.insert("x-ratelimit-limit", self.bucket.burst().to_string())?;
@@ -245,7 +262,7 @@ impl Middleware for RateLimit {
         let key = key_of(&request, next.context(), self.key.as_ref());
         let decision = self.take(key.as_bytes())?;
         let mut response = match decision.retry_after {
-            Some(wait) => refusal(wait).into_pending_response(),
+            Some(wait) => self.refusal(wait).into_pending_response(),
             None => next.run(request),
         };
         // Headers of an inner limit are overwritten only if this limit has refused the request.
@@ -273,16 +290,6 @@ impl fmt::Debug for RateLimit {
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
-}
-
-fn refusal(wait: Duration) -> Error {
-    let seconds = whole_seconds(wait);
-    let unit = if seconds == 1 { "second" } else { "seconds" };
-    Error::new(
-        StatusCode::TOO_MANY_REQUESTS,
-        format!("too many requests; try again in {seconds} {unit}"),
-    )
-    .with_known_header("retry-after", seconds.to_string())
 }
 
 /// Returns the key of the client. A key from the program never equals one from an address.

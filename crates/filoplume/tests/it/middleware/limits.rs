@@ -13,6 +13,7 @@ use filoplume::testing::TestResponse;
 use parking_lot::Mutex;
 
 use super::ask;
+use super::logger::Sink;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const PEER: &str = "192.0.2.1:1";
@@ -37,6 +38,7 @@ fn a_request_over_the_limit_is_refused_at_once() {
     let (handler, is_entered, answer) = blocking();
     let limit = ConcurrencyLimit::new(1).retry_after(Duration::from_millis(1500));
     let app = App::new().route("/", get(handler).with(limit)).get("/other", || "free");
+    let app = app.development(true);
     let service = app.build().unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| ask(&service, PEER, GET));
@@ -44,6 +46,10 @@ fn a_request_over_the_limit_is_refused_at_once() {
         let refused = ask(&service, PEER, GET);
         assert!(
             refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 2\r\n"),
+            "{refused}"
+        );
+        assert!(
+            refused.contains("ConcurrencyLimit: all 1 places are taken, 0 of them"),
             "{refused}"
         );
         assert!(ask(&service, PEER, "GET /other HTTP/1.1\r\nHost: a\r\n\r\n").ends_with("free"));
@@ -225,6 +231,26 @@ fn headers_show_what_is_left_and_when_to_try_again() {
     assert!(quiet.get("/").send().header("x-ratelimit-limit").is_none());
     let refused = quiet.get("/").send();
     assert!((3540..=3600).contains(&wait(refused.assert_status(429))), "{refused:?}");
+}
+
+/// Which limit it was is for developers and the log. A key may be a secret, and is in neither.
+#[test]
+fn a_refusal_names_the_limit_in_development_and_in_the_log() {
+    const LIMIT: &str = "RateLimit `mail`: the client has used up its limit of a request every \
+                         600s, in bursts of 1";
+    for is_development in [true, false] {
+        let log = Sink::default();
+        let limit =
+            RateLimit::per(6, HOUR).burst(1).name("mail").key(|_| Some("s3cret".to_owned()));
+        let app = App::new().development(is_development).get("/", || "sent");
+        let app = app.with(middleware::Logger::new().json().to(log.clone())).with(limit);
+        let service = app.build().unwrap();
+        assert!(ask(&service, PEER, GET).ends_with("sent"));
+        let refused = ask(&service, PEER, GET);
+        assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
+        assert_eq!(refused.contains(LIMIT), is_development, "{refused}");
+        assert!(log.text().contains(LIMIT) && !log.text().contains("s3cret"), "{}", log.text());
+    }
 }
 
 #[test]

@@ -11,10 +11,10 @@ use super::ask;
 
 /// The written text, and the number of writes.
 #[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<String>>>);
+pub(super) struct Sink(Arc<Mutex<Vec<String>>>);
 
 impl Sink {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         self.0.lock().concat()
     }
 }
