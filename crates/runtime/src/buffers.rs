@@ -252,7 +252,19 @@ impl Content {
     }
 
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.extend_expected(bytes, None);
+    }
+
+    /// Appends bytes to a content of `expected` bytes, if its length is known. It never has room
+    /// for more, because a short content must not be charged as a long one.
+    pub(crate) fn extend_expected(&mut self, bytes: &[u8], expected: Option<usize>) {
         self.storage.truncate(self.end);
+        let (needed, room) = (self.end + bytes.len(), self.storage.capacity());
+        if needed > room {
+            let full = expected.map_or(usize::MAX, |expected| self.start.saturating_add(expected));
+            let grown = (room * 2).min(full).max(needed);
+            self.storage.reserve_exact(grown - self.end);
+        }
         self.storage.extend_from_slice(bytes);
         self.end = self.storage.len();
     }
@@ -341,6 +353,19 @@ mod tests {
             let content = input.split_content(length);
             assert_eq!(content.as_slice(), &bytes[..length]);
             assert_eq!(input.unread(), b"GET /next");
+        }
+    }
+
+    #[test]
+    fn a_content_has_room_for_what_it_expects_and_no_more() {
+        for (expected, capacity) in [(Some(50_000), 50_000), (Some(70_000), 70_000), (None, 80_000)]
+        {
+            let mut content = Content::default();
+            content.extend_expected(&[b'a'; 40_000], expected);
+            assert_eq!(content.capacity(), 40_000, "what has arrived");
+            content.extend_expected(&[b'b'; 10_000], expected);
+            assert_eq!((content.len(), content.capacity()), (50_000, capacity));
+            assert_eq!(content.as_slice()[39_999..40_001], *b"ab");
         }
     }
 

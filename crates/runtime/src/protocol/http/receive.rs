@@ -59,6 +59,12 @@ impl Receiving {
         self.pace.pressed_deadline()
     }
 
+    /// Returns the length of the whole content, or of what is not in a file yet, if it is known.
+    fn expected(&self) -> Option<usize> {
+        let remaining = usize::try_from(self.decoder.remaining_length()?).ok()?;
+        Some(remaining.saturating_add(self.content.len()))
+    }
+
     /// Called before the request waits for its content, or for a thread that writes it to a file.
     pub(super) fn charge_head(&mut self) {
         self.head_charge.set_beside(&self.charge, self.request.head().memory());
@@ -234,11 +240,11 @@ impl Http {
             if receiving.content.len() as u64 > receiving.bytes_max || receiving.bytes_max == 0 {
                 return self.go_beyond(buffers);
             }
+            let expected = receiving.expected();
             match receiving.decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => {
-                    receiving
-                        .content
-                        .extend(buffers.input.unread().get(decoded.data).unwrap_or_default());
+                    let data = buffers.input.unread().get(decoded.data).unwrap_or_default();
+                    receiving.content.extend_expected(data, expected);
                     if !receiving.charge.try_set(receiving.content.capacity()) {
                         self.messages.content_abandoned();
                         if let Stage::Receiving(receiving) =
