@@ -284,6 +284,10 @@ impl ServerConfig {
     /// [proxy](crate::Service::is_proxy) that the service trusts. `None` removes the bound: use it
     /// behind any other HTTP proxy, which would count as one client.
     ///
+    /// What requests hold also counts for clients, as the rest of this text says. If they come from
+    /// a trusted proxy, that is the client that [the service names](crate::Service::client), with
+    /// `None` too.
+    ///
     /// At most an eighth of the pool's threads may wait for one counted client. This covers
     /// handlers that read a content as it arrives, and handlers that own an upgraded connection.
     /// Beyond that, a content is refused with `503` and an upgrade closes its connection. Both are

@@ -143,7 +143,7 @@ fn the_lists_of_features_are_complete() {
 /// The list of what a plan can be.
 #[test]
 fn the_guide_names_methods_of_plans() {
-    let source = read("crates/runtime/src/service/mod.rs");
+    let source = read("crates/runtime/src/service/plan.rs");
     let guide = read("docs/guide/execution.md");
     let items = guide.lines().filter_map(|line| line.strip_prefix("- `")?.split_once('`'));
     let names: Vec<&str> = items.map(|(name, _)| name).collect();

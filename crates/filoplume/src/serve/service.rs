@@ -87,6 +87,10 @@ impl Service for AppService {
         self.app.settings.proxies.trusts(address.to_canonical())
     }
 
+    fn client(&self, request: &Request) -> Option<IpAddr> {
+        self.app.settings.proxies.client_ip(request)
+    }
+
     fn started(&self, monitor: &Monitor) {
         let _ = self.app.settings.monitor.set(monitor.clone());
         if let Some(observer) = &self.app.settings.observer {

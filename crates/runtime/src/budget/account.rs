@@ -6,8 +6,10 @@
 //! budget to others. A sum is counted before it is checked, so two charges at the limit may both
 //! be refused, and none is allowed beyond it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::budget::client_network::client_network;
 use crate::budget::clients::ClientConnection;
 use crate::budget::memory::Memory;
 use crate::budget::thresholds::CLIENT_SHARE;
@@ -35,6 +37,11 @@ impl Account {
     /// Returns the client, if it is counted.
     pub(crate) fn client(&self) -> Option<&Arc<ClientConnection>> {
         self.client.as_ref()
+    }
+
+    /// Returns whether it is that of the client with this address.
+    pub(crate) fn is_of(&self, address: IpAddr) -> bool {
+        self.client.as_ref().is_some_and(|client| client.client() == client_network(address))
     }
 
     /// Returns whether a content may begin. `length` is `None` if it is unknown.

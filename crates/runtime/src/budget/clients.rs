@@ -1,6 +1,6 @@
 //! What each client holds: connections, threads, seats of the pool, and space for contents. Only
-//! clients with a connection have an entry, so the table is never longer than the list of
-//! connections.
+//! clients with a connection have an entry, or with something that a request of theirs still holds,
+//! so the table is about as long as the list of connections.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -36,6 +36,8 @@ pub(crate) type ClientId = IpAddr;
 #[derive(Debug)]
 pub(crate) struct Clients {
     connections_max: usize,
+    /// Whether connections are counted for their peers.
+    counts_peers: bool,
     /// Whether clients on this machine and on private networks are counted too.
     counts_private: bool,
     counts: Mutex<HashMap<ClientId, Count>>,
@@ -46,6 +48,8 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 struct Count {
     connections: usize,
+    /// Connections of proxies that act for it.
+    acting: usize,
     held: Arc<ClientHeld>,
 }
 
@@ -61,11 +65,24 @@ struct ClientHeld {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtLimit;
 
+/// Whom a connection counts for.
+#[derive(Debug, Default)]
+pub(crate) enum CountsFor {
+    #[default]
+    Nobody,
+    Client(Arc<ClientConnection>),
+    /// A proxy, or another program on this machine. The service says for each request who its
+    /// client is.
+    Proxy,
+}
+
 /// A connection that counts for its client. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     clients: Arc<Clients>,
     client: ClientId,
+    /// Whether it is the client's own, and not that of a proxy which acts for it.
+    is_own: bool,
     held: Arc<ClientHeld>,
     /// What its IPv6 network of 48 bits holds.
     network: Option<Arc<Held>>,
@@ -80,11 +97,26 @@ pub(crate) struct HeldThread(Arc<ClientConnection>);
 #[derive(Debug)]
 pub(crate) struct ClientDescriptor(Arc<ClientConnection>);
 
+impl CountsFor {
+    pub(crate) fn is_proxy(&self) -> bool {
+        matches!(self, Self::Proxy)
+    }
+
+    /// Returns the client, if the connection is its own.
+    pub(crate) fn client(self) -> Option<Arc<ClientConnection>> {
+        match self {
+            Self::Client(client) => Some(client),
+            Self::Nobody | Self::Proxy => None,
+        }
+    }
+}
+
 impl Clients {
     /// Returns a table that bounds every client.
     pub(crate) fn new(connections_max: usize) -> Self {
         Self {
             connections_max,
+            counts_peers: true,
             counts_private: true,
             counts: Mutex::new(HashMap::new()),
             networks: Networks::new(connections_max.saturating_mul(NETWORK_SHARE)),
@@ -104,12 +136,18 @@ impl Clients {
         }
     }
 
+    /// Returns a table that counts no connections, and for clients with public addresses what
+    /// proxies hold for them.
+    pub(crate) fn of_proxies() -> Self {
+        Self { counts_peers: false, counts_private: false, ..Self::new(usize::MAX) }
+    }
+
     /// Counts one more connection. Returns `Ok(None)` if the client is not counted.
     pub(crate) fn admit(
         self: &Arc<Self>,
         address: IpAddr,
     ) -> Result<Option<Arc<ClientConnection>>, AtLimit> {
-        if !self.counts_private && is_private(address) {
+        if !self.counts_peers || !self.counts_private && is_private(address) {
             return Ok(None);
         }
         let client = client_network(address);
@@ -118,7 +156,7 @@ impl Clients {
         let has_place = count.connections < self.connections_max;
         let entered = if has_place { self.networks.enter(client) } else { Err(AtLimit) };
         let Ok(network) = entered else {
-            if count.connections == 0 {
+            if count.connections + count.acting == 0 {
                 counts.remove(&client);
             }
             return Err(AtLimit);
@@ -126,16 +164,33 @@ impl Clients {
         count.connections += 1;
         let held = Arc::clone(&count.held);
         drop(counts);
-        let clients = Arc::clone(self);
-        Ok(Some(Arc::new(ClientConnection { clients, client, held, network })))
+        let (clients, is_own) = (Arc::clone(self), true);
+        Ok(Some(Arc::new(ClientConnection { clients, client, is_own, held, network })))
     }
 
-    fn release(&self, client: ClientId) {
-        self.networks.leave(client);
+    /// Lets a connection of a proxy act for a client. It is none of the client's connections. What
+    /// it holds counts for the client. Returns `None` if the client is not counted.
+    pub(crate) fn act_for(self: &Arc<Self>, address: IpAddr) -> Option<Arc<ClientConnection>> {
+        if !self.counts_private && is_private(address) {
+            return None;
+        }
+        let client = client_network(address);
+        let network = self.networks.join(client);
+        let mut counts = self.counts.lock();
+        let count = counts.entry(client).or_default();
+        count.acting += 1;
+        let held = Arc::clone(&count.held);
+        drop(counts);
+        let (clients, is_own) = (Arc::clone(self), false);
+        Some(Arc::new(ClientConnection { clients, client, is_own, held, network }))
+    }
+
+    fn release(&self, client: ClientId, is_own: bool) {
+        self.networks.leave(client, is_own);
         let mut counts = self.counts.lock();
         let Some(count) = counts.get_mut(&client) else { return };
-        count.connections -= 1;
-        if count.connections > 0 {
+        *if is_own { &mut count.connections } else { &mut count.acting } -= 1;
+        if count.connections + count.acting > 0 {
             return;
         }
         counts.remove(&client);
@@ -300,7 +355,7 @@ impl Drop for ClientDescriptor {
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        self.clients.release(self.client);
+        self.clients.release(self.client, self.is_own);
     }
 }
 
@@ -321,120 +376,4 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_client_may_open_its_maximum_of_connections_and_reopen_closed_ones() {
-        let clients = Arc::new(Clients::new(2));
-        let one = address("192.0.2.1");
-        let first = clients.admit(one).unwrap();
-        let second = clients.admit(one).unwrap();
-        assert_eq!(clients.admit(one).unwrap_err(), AtLimit);
-        assert!(clients.admit(address("192.0.2.2")).is_ok(), "another client is not affected");
-        drop(first);
-        let third = clients.admit(one).unwrap();
-        assert!(third.is_some());
-        assert_eq!(clients.admit(one).unwrap_err(), AtLimit);
-        drop((second, third));
-        assert!(clients.counts.lock().is_empty(), "a client without a connection has no entry");
-    }
-
-    #[test]
-    fn an_ipv6_network_of_48_bits_has_a_bound_of_its_own() {
-        // Four times a number that was set, and three quarters of the connections by default.
-        for (clients, network_max) in [(Clients::new(2), 8), (Clients::public(8), 12)] {
-            let clients = Arc::new(clients);
-            let subnet = |subnet: usize| address(&format!("2001:db8:0:{subnet:x}::1"));
-            let mut open: Vec<_> =
-                (0..network_max).map(|n| clients.admit(subnet(n)).unwrap().unwrap()).collect();
-            assert_eq!(clients.admit(subnet(network_max)).unwrap_err(), AtLimit);
-            assert_eq!(clients.counts.lock().len(), network_max, "a refused one has no entry");
-            assert_eq!(open[0].connections(), network_max);
-            assert!(clients.admit(address("2001:db8:1::1")).is_ok(), "another network");
-            open.pop();
-            assert!(clients.admit(subnet(network_max)).is_ok());
-        }
-    }
-
-    /// Clients of one network, and one of another.
-    fn subnets(clients: &Arc<Clients>) -> [Arc<ClientConnection>; 4] {
-        ["2001:db8:0:1::", "2001:db8:0:2::", "2001:db8:0:3::", "2001:db8:1::"]
-            .map(|client| clients.admit(address(client)).unwrap().unwrap())
-    }
-
-    #[test]
-    fn an_ipv6_network_of_48_bits_holds_twice_what_a_client_may() {
-        type Hold = fn(&Arc<ClientConnection>) -> Option<Box<dyn std::any::Any>>;
-        let thread: Hold = |client| Some(Box::new(client.hold_thread(2)?));
-        let descriptor: Hold = |client| Some(Box::new(client.hold_descriptor(2)?));
-        for hold in [thread, descriptor] {
-            let [a, b, c, other] = subnets(&Arc::new(Clients::new(100)));
-            let mut of_a = [hold(&a), hold(&a)];
-            assert!(of_a.iter().all(Option::is_some) && hold(&a).is_none());
-            let of_b = [hold(&b), hold(&b)];
-            assert!(of_b.iter().all(Option::is_some) && hold(&c).is_none());
-            assert!(hold(&other).is_some(), "another network");
-            of_a[0] = None;
-            assert!(hold(&c).is_some(), "the refused one is not counted");
-        }
-    }
-
-    #[cfg(feature = "spool")]
-    #[test]
-    fn contents_of_a_network_in_files_have_twice_the_space_of_a_client() {
-        let [a, b, c, other] = subnets(&Arc::new(Clients::new(100)));
-        assert!(a.try_spool(10, 10) && !a.try_spool(1, 10));
-        assert!(b.try_spool(6, 10) && !c.try_spool(5, 10) && c.try_spool(4, 10));
-        assert_eq!([&a, &b, &c, &other].map(|client| client.spooled()), [10, 10, 10, 0]);
-        assert!(other.try_spool(10, 10));
-        a.release_spooled(10);
-        assert_eq!([&a, &b, &c].map(|client| client.spooled()), [5, 6, 5]);
-        b.release_spooled(6);
-        c.release_spooled(4);
-        assert_eq!([&a, &b, &c].map(|client| client.spooled()), [0; 3]);
-    }
-
-    #[test]
-    fn private_addresses_are_counted_only_if_every_client_is() {
-        for (text, is_private) in [
-            ("127.0.0.1", true),
-            ("10.1.2.3", true),
-            ("172.16.0.1", true),
-            ("172.32.0.1", false),
-            ("192.168.1.1", true),
-            ("169.254.1.1", true),
-            ("100.64.0.1", true),
-            ("100.127.255.255", true),
-            ("100.128.0.1", false),
-            ("192.0.2.1", false),
-            ("::ffff:10.1.2.3", true),
-            ("::ffff:192.0.2.1", false),
-            ("64:ff9b::192.0.2.1", false),
-            ("64:ff9b::10.1.2.3", true),
-            ("::1", true),
-            ("fd00::1", true),
-            ("fe80::1", true),
-            ("2001:db8::1", false),
-        ] {
-            let (all, public) = (Arc::new(Clients::new(1)), Arc::new(Clients::public(1)));
-            assert!(all.admit(address(text)).unwrap().is_some(), "{text}");
-            assert_eq!(public.admit(address(text)).unwrap().is_none(), is_private, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_table_shrinks_after_an_attack_from_many_addresses() {
-        let clients = Arc::new(Clients::new(1));
-        let connections: Vec<_> =
-            (0..20_000_u32).map(|n| clients.admit(IpAddr::V4(n.into())).unwrap()).collect();
-        assert_eq!(clients.counts.lock().len(), connections.len());
-        drop(connections);
-        let counts = clients.counts.lock();
-        assert!(counts.is_empty() && counts.capacity() <= CAPACITY_KEPT, "{}", counts.capacity());
-    }
-}
+mod tests;

@@ -25,6 +25,8 @@ pub(crate) struct Networks {
 #[derive(Debug, Default)]
 struct Count {
     connections: usize,
+    /// Connections of proxies that act for its clients.
+    acting: usize,
     held: Arc<Held>,
 }
 
@@ -46,16 +48,30 @@ impl Networks {
         Ok(Some(Arc::clone(&count.held)))
     }
 
-    /// Removes a connection of this client from the count.
-    pub(crate) fn leave(&self, client: IpAddr) {
+    /// Counts a connection of a proxy that acts for this client. Returns what its network holds.
+    pub(crate) fn join(&self, client: IpAddr) -> Option<Arc<Held>> {
+        let network = network_of(client)?;
+        let mut counts = self.counts.lock();
+        let count = counts.entry(network).or_default();
+        count.acting += 1;
+        Some(Arc::clone(&count.held))
+    }
+
+    /// Removes a connection of this client from the count, or one that acts for it.
+    pub(crate) fn leave(&self, client: IpAddr, is_own: bool) {
         let Some(network) = network_of(client) else { return };
         let mut counts = self.counts.lock();
         let Some(count) = counts.get_mut(&network) else { return };
-        count.connections -= 1;
-        if count.connections == 0 {
+        *if is_own { &mut count.connections } else { &mut count.acting } -= 1;
+        if count.connections + count.acting == 0 {
             counts.remove(&network);
             shrink(&mut counts);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.lock().is_empty()
     }
 
     /// Returns how many connections the network of this client has. An IPv4 address is in none.
@@ -91,10 +107,10 @@ mod tests {
         assert!(networks.enter(client("2001:db8:0:ffff::")).is_err());
         assert!(networks.enter(client("2001:db8:1::")).is_ok(), "another network");
         assert_eq!(networks.connections(client("2001:db8:0:2::")), 2);
-        networks.leave(client("2001:db8::"));
+        networks.leave(client("2001:db8::"), true);
         assert!(networks.enter(client("2001:db8:0:ffff::")).is_ok());
         for left in ["2001:db8:0:1::", "2001:db8:0:ffff::", "2001:db8:1::"] {
-            networks.leave(client(left));
+            networks.leave(client(left), true);
         }
         assert!(networks.counts.lock().is_empty(), "a network without connections has no entry");
     }
@@ -103,7 +119,7 @@ mod tests {
     fn an_ipv4_address_is_in_no_network() {
         let networks = Networks::new(1);
         assert!((0..10).all(|_| networks.enter(client("192.0.2.1")).is_ok()));
-        networks.leave(client("192.0.2.1"));
+        networks.leave(client("192.0.2.1"), true);
         assert_eq!(networks.connections(client("192.0.2.1")), 0);
     }
 }

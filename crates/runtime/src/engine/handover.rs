@@ -18,7 +18,6 @@ use super::connection::Connection;
 use super::event_loop::Message;
 use super::listener::Accepted;
 use crate::protocol::{Guest, Waiting};
-use crate::transport::Peer;
 
 /// How long a server that has ended waits until its last connections are sent.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -133,10 +132,8 @@ impl Engine {
     /// Continues a connection of the process before. `number` selects the loop.
     pub(crate) fn resume(&self, mut resumed: Resumed, number: usize) {
         let accepted = &mut resumed.accepted;
-        if let Peer::Tcp(address) = accepted.peer {
-            // It is not refused: the process before has accepted it.
-            accepted.place = self.admit(address.ip()).ok().flatten();
-        }
+        // It is not refused: the process before has accepted it.
+        accepted.counts_for = self.admit(accepted.peer).unwrap_or_default();
         let loops = self.loops.get().map(|loops| &**loops).unwrap_or_default();
         let handle = loops.get(number % loops.len().max(1)).and_then(Weak::upgrade);
         if let Some(handle) = handle {

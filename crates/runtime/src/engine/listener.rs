@@ -4,13 +4,12 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::budget::clients::ClientConnection;
+use crate::budget::clients::CountsFor;
 use crate::config::{BACKLOG, ServerConfig};
 use crate::error::{Error, Kind};
 #[cfg(feature = "tls")]
@@ -31,7 +30,7 @@ pub(crate) struct Entry {
     pub(crate) expects_proxy_header: bool,
     /// A TLS handshake.
     #[cfg(feature = "tls")]
-    pub(crate) tls: Option<Arc<Acceptor>>,
+    pub(crate) tls: Option<std::sync::Arc<Acceptor>>,
 }
 
 #[derive(Debug)]
@@ -304,8 +303,7 @@ pub(crate) struct Accepted {
     pub(crate) transport: Transport,
     pub(crate) peer: Peer,
     pub(crate) entry: Entry,
-    /// Counts this connection for its client, if connections per client are limited.
-    pub(crate) place: Option<Arc<ClientConnection>>,
+    pub(crate) counts_for: CountsFor,
 }
 
 impl Listener {
@@ -321,7 +319,7 @@ impl Listener {
                 (Transport::unix(stream), Peer::Unix)
             }
         };
-        Ok(Accepted { transport, peer, entry: self.entry.clone(), place: None })
+        Ok(Accepted { transport, peer, entry: self.entry.clone(), counts_for: CountsFor::Nobody })
     }
 
     /// Returns a further handle.

@@ -36,7 +36,7 @@ use crossbeam_channel::TryRecvError;
 use parking_lot::Mutex;
 
 use crate::budget::account::Account;
-use crate::budget::clients::{AtLimit, ClientConnection, Clients};
+use crate::budget::clients::{AtLimit, ClientConnection, Clients, CountsFor};
 use crate::budget::descriptors::{self, Descriptors};
 #[cfg(feature = "tls")]
 use crate::budget::handshakes::Handshakes;
@@ -83,6 +83,7 @@ use crate::service::tcp::TcpService;
 use crate::sorted::insert_sorted;
 #[cfg(feature = "tls")]
 use crate::tls;
+use crate::transport::Peer;
 
 /// Maximum number of threads that lead a loop, or have lost theirs during a call that has not
 /// returned.
@@ -166,7 +167,7 @@ pub(crate) struct Engine {
     /// For panics. A stranger may know a request that causes one.
     panic_log: Throttles,
     /// The connections of each client. `None` if connections per client are not limited.
-    clients: Option<Arc<Clients>>,
+    clients: Arc<Clients>,
     pub(crate) watchdog: Watchdog,
     /// The calls that may be stuck.
     pub(crate) calls: Arc<Calls>,
@@ -265,9 +266,9 @@ impl Engine {
         let (connections_max, descriptors) = descriptors_of(&config);
         let pool = Self::pool_of(&config);
         let clients = match config.connections_per_client_max {
-            PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
-            PerClient::Bounded(connections) => Some(Arc::new(Clients::new(connections))),
-            PerClient::Unbounded => None,
+            PerClient::Half => Clients::public((connections_max / 2).max(1)),
+            PerClient::Bounded(connections) => Clients::new(connections),
+            PerClient::Unbounded => Clients::of_proxies(),
         };
         let waiting_max = config.queue_capacity.unwrap_or(connections_max);
         let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
@@ -302,7 +303,7 @@ impl Engine {
             full_log: Throttle::new(),
             shed_log: Throttle::new(),
             panic_log: Throttles::default(),
-            clients,
+            clients: Arc::new(clients),
             watchdog: Watchdog::new(),
             calls,
             spare: Mutex::new(None),
@@ -324,21 +325,29 @@ impl Engine {
         engine
     }
 
-    /// Counts one more connection of a client. Returns `Ok(None)` if it is not counted: a proxy
-    /// that the service trusts has as many connections as its clients need.
-    pub(crate) fn admit(&self, address: IpAddr) -> Result<Option<Arc<ClientConnection>>, AtLimit> {
-        match &self.clients {
-            Some(clients) if !self.backend.trusts(address) => clients.admit(address),
-            _ => Ok(None),
+    /// Counts one more connection of a client. A proxy that the service trusts has as many
+    /// connections as its clients need.
+    pub(crate) fn admit(&self, peer: Peer) -> Result<CountsFor, AtLimit> {
+        let clients = &self.clients;
+        match peer {
+            Peer::Tcp(address) if !self.backend.trusts(address.ip()) => {
+                Ok(clients.admit(address.ip())?.map_or(CountsFor::Nobody, CountsFor::Client))
+            }
+            _ => Ok(CountsFor::Proxy),
         }
     }
 
-    /// Returns the account of a connection.
+    /// Returns the account of a connection of this client, if it is counted.
     pub(crate) fn account(&self, client: Option<Arc<ClientConnection>>) -> Arc<Account> {
         match client {
             Some(_) => Account::new(&self.memory, client),
             None => Arc::clone(&self.uncounted),
         }
+    }
+
+    /// Returns the account of a connection of a proxy, which acts for this client.
+    pub(crate) fn account_for(&self, address: IpAddr) -> Arc<Account> {
+        self.account(self.clients.act_for(address))
     }
 
     /// Returns the first guest of an accepted connection.

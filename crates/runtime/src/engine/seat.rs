@@ -93,23 +93,24 @@ impl Seat {
         self.kind == SeatKind::Vital
     }
 
-    /// Exchanges it for a seat of another route. Returns `false`, and keeps the seat, if that route
-    /// may not have one more.
-    pub(crate) fn change(&mut self, route: Route) -> bool {
+    /// Exchanges it for a seat of another route, or of another client of the same proxy. Returns
+    /// `false`, and keeps the seat, if that route or client may not have one more.
+    pub(crate) fn change(&mut self, route: Route, client: Option<&Arc<ClientConnection>>) -> bool {
         let SeatKind::Route(key) = self.kind else { return route.is_vital };
-        let may = route.key == key
-            || self
-                .engine
-                .as_ref()
-                .is_some_and(|engine| engine.seats.change(key, route.key, self.client.as_ref()));
-        if may && route.key != key {
-            self.kind = SeatKind::Route(route.key);
-            if let Some(engine) = &self.engine {
-                // A request that came meanwhile may have the seat that was given up.
-                start_waiting(engine, engine.seats.next());
-            }
+        let id = |client: &Arc<ClientConnection>| client.client();
+        if route.key == key && client.map(id) == self.client.as_ref().map(id) {
+            return true;
         }
-        may
+        let (from, to) = ((key, self.client.as_ref()), (route.key, client));
+        let Some(engine) = self.engine.as_ref().filter(|engine| engine.seats.change(from, to))
+        else {
+            return false;
+        };
+        self.kind = SeatKind::Route(route.key);
+        self.client = client.map(Arc::clone);
+        // A request that came meanwhile may have the seat that was given up.
+        start_waiting(engine, engine.seats.next());
+        true
     }
 }
 

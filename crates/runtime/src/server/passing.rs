@@ -16,6 +16,7 @@ use rustix::net::{
 };
 use socket2::SockRef;
 
+use crate::budget::clients::CountsFor;
 use crate::engine::connection::Connection;
 use crate::engine::handover::Resumed;
 use crate::engine::listener::{Accepted, Entry};
@@ -216,6 +217,6 @@ fn receive_connection(
     };
     let remaining = Duration::from_millis(number_of(header, 28).into());
     let head_ends_in = (flags & HAS_BEGUN != 0).then_some(remaining);
-    let accepted = Accepted { transport, peer, entry, place: None };
+    let accepted = Accepted { transport, peer, entry, counts_for: CountsFor::Nobody };
     Ok(Resumed { accepted, leftover, head_ends_in })
 }

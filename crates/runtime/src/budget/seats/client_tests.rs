@@ -159,10 +159,28 @@ fn a_seat_that_is_exchanged_counts_for_the_other_route() {
     let client = test.client('a');
     assert_eq!(test.fill(route(1), 'a'), 11);
     assert_eq!(test.fill(route(2), 'a'), 4);
-    assert!(!test.seats.change(route(1), route(2), client), "requests of the other route wait");
-    assert!(test.seats.change(route(1), route(3), client));
+    assert!(
+        !test.seats.change((route(1), client), (route(2), client)),
+        "requests of the other route wait"
+    );
+    assert!(test.seats.change((route(1), client), (route(3), client)));
     let seats = [1, 2, 3].map(|number| seats_of(&test.clients[0], route(number)));
     assert_eq!(seats, [10, 4, 1]);
+}
+
+/// A thread goes on with the next request of a proxy's connection, which is another client's.
+#[test]
+fn a_seat_that_is_exchanged_counts_for_the_other_client() {
+    let test = TestSeats::new(16, 100, LONG);
+    let (one, other) = (test.client('a'), test.client('b'));
+    assert_eq!((test.fill(route(1), 'a'), test.fill(route(2), 'b')), (11, 4));
+    assert!(test.seats.change((route(1), one), (route(3), other)));
+    let seats = |client: usize, number| seats_of(&test.clients[client], route(number));
+    assert_eq!((seats(0, 1), seats(1, 2), seats(1, 3)), (10, 4, 1));
+    assert!(test.seats.change((route(3), other), (route(3), None)), "of nobody");
+    assert_eq!(seats(1, 3), 0);
+    assert!(test.seats.change((route(2), other), (route(4), one)));
+    assert!(!test.seats.change((route(3), None), (route(1), one)), "its requests wait");
 }
 
 #[test]

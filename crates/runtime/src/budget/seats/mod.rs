@@ -154,14 +154,7 @@ impl<T: SeatRequest> Seats<T> {
                 route.backlog.reset();
             }
         }
-        let lacks = if has_seat && item.permits().is_some() {
-            Lacks::Permit
-        } else if may_route && !has_seat {
-            Lacks::ClientShare
-        } else {
-            let (holder, held) = state.rest.largest();
-            Lacks::Seat(holder, held)
-        };
+        let lacks = Lacks::of(&item, may_route, has_seat, state.rest.largest());
         self.wait(&mut state, key, item, has_seat, lacks)
     }
 
@@ -260,9 +253,13 @@ impl<T: SeatRequest> Seats<T> {
         count_taken(client, key);
     }
 
-    /// Exchanges a seat of one route for a seat of another, for the same client. Returns `false` if
-    /// the other route or the client may not take one, or requests of that route wait.
-    pub(crate) fn change(&self, from: ExecutionKey, to: ExecutionKey, client: Client<'_>) -> bool {
+    /// Exchanges a seat of one route and client for a seat of another. Returns `false` if that
+    /// route or client may not take one, or requests of that route wait.
+    pub(crate) fn change(
+        &self,
+        (from, before): (ExecutionKey, Client<'_>),
+        (to, client): (ExecutionKey, Client<'_>),
+    ) -> bool {
         let mut state = self.state.lock();
         let free = self.free(&mut state) + 1;
         let State { rest, routes, .. } = &mut *state;
@@ -274,7 +271,7 @@ impl<T: SeatRequest> Seats<T> {
         if may {
             route.take_seat(to, rest);
             count_taken(client, to);
-            count_released(client, from);
+            count_released(before, from);
         }
         if let Some(route) = routes.get_mut(&from) {
             if may {

@@ -66,7 +66,7 @@ fn an_exchanged_seat_is_not_lost() {
         });
         let (one, two) = (ExecutionKey::at(1), ExecutionKey::at(2));
         seats.force(one, None);
-        let own = if seats.change(one, two, None) { two } else { one };
+        let own = if seats.change((one, None), (two, None)) { two } else { one };
         let mut seated = seats.leave(own, None);
         while let Some((key, item)) = seated {
             ran.fetch_add(item, Ordering::Relaxed);

@@ -50,6 +50,23 @@ pub(crate) enum Lacks {
     Permit,
 }
 
+impl Lacks {
+    /// Returns what a request lacks. `has_seat` says that its route and its client may have a seat,
+    /// `may_route` only that its route may, and `largest` which route has the most.
+    pub(super) fn of(
+        item: &impl SeatRequest,
+        may_route: bool,
+        has_seat: bool,
+        (holder, held): (Option<ExecutionKey>, usize),
+    ) -> Self {
+        match (has_seat, may_route) {
+            (true, _) if item.permits().is_some() => Self::Permit,
+            (false, true) => Self::ClientShare,
+            _ => Self::Seat(holder, held),
+        }
+    }
+}
+
 /// Returns whether a request has the permit that it needs. Takes one if necessary.
 pub(super) fn has_permit<T: SeatRequest>(
     item: &mut T,

@@ -188,12 +188,12 @@ fn a_seat_that_is_exchanged_is_kept_for_its_route() {
     assert_eq!(fill(&seats, route(1)), 4);
     leave(&seats, route(1), 2);
     seats.force(route(2), None);
-    assert!(!seats.change(route(2), route(1), None), "a request of that route waits");
+    assert!(!seats.change((route(2), None), (route(1), None)), "a request of that route waits");
     seats.close();
-    assert!(!seats.change(route(2), route(1), None), "three are taken, and one is kept");
+    assert!(!seats.change((route(2), None), (route(1), None)), "three are taken, and one is kept");
     assert_eq!(seats.state.lock().rest.kept(), 0, "a seat that is not exchanged is counted again");
     end_periods(&seats, 2);
-    assert!(seats.change(route(1), route(3), None));
+    assert!(seats.change((route(1), None), (route(3), None)));
 }
 
 #[test]
@@ -299,10 +299,10 @@ fn requests_that_wait_for_too_long_are_removed() {
 fn a_seat_is_exchanged_if_the_other_route_may_take_one() {
     let seats = Seats::new(2, 100, LONG);
     assert!(matches!(seats.enter(route(1), 1), Entered::Seated(1)));
-    assert!(seats.change(route(1), route(2), None));
-    assert!(seats.change(route(2), route(2), None), "also for the same route");
+    assert!(seats.change((route(1), None), (route(2), None)));
+    assert!(seats.change((route(2), None), (route(2), None)), "also for the same route");
     assert_eq!(fill(&seats, route(1)), 1);
-    assert!(!seats.change(route(2), route(1), None), "a request of that route waits");
+    assert!(!seats.change((route(2), None), (route(1), None)), "a request of that route waits");
     seats.force(route(3), None);
     assert_eq!(seats.leave(route(2), None), None, "three of two seats were taken");
     assert_eq!(seats.leave(route(3), None), Some((route(1), 0)));

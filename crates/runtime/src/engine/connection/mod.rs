@@ -10,18 +10,23 @@ pub(crate) mod unsent;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use mio::{Interest, Token};
 
 use crate::budget::account::{Account, Charge};
+use crate::budget::clients::CountsFor;
 use crate::buffers::Content;
 use crate::engine::event_loop::LoopHandle;
 use crate::engine::listener::Accepted;
 use crate::execution::crowd::Member;
 use crate::execution::lease::Lease;
 use crate::protocol::Guest;
+use crate::protocol::http::Http;
+use crate::service::request::Request;
 use crate::transport::{Peer, Transport};
 use unsent::Unsent;
 
@@ -31,8 +36,11 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     /// The peer's address, as the socket or a PROXY header reports it.
     pub(crate) peer: Peer,
-    /// Counts it, and what it buffers, for its client if that is counted.
+    /// Counts it, and what it buffers, for its client if that is counted. For a proxy, that is the
+    /// client of its current request.
     pub(crate) account: Arc<Account>,
+    /// Whether the service says for each request who its client is.
+    pub(crate) is_proxy: bool,
     pub(crate) guest: Guest,
     /// Bytes that were read and not used, kept while no thread works on the connection.
     pub(crate) leftover: Content,
@@ -85,11 +93,13 @@ impl Connection {
         token: usize,
         deadline: Instant,
     ) -> Self {
-        let Accepted { transport, peer, entry, place } = accepted;
+        let Accepted { transport, peer, entry, counts_for } = accepted;
+        let is_proxy = counts_for.is_proxy();
         Self {
             transport,
             peer,
-            account: loop_handle.engine.account(place),
+            account: loop_handle.engine.account(counts_for.client()),
+            is_proxy,
             guest: loop_handle.engine.first_guest(&entry),
             leftover: Content::default(),
             leftover_charge: Charge::default(),
@@ -107,6 +117,38 @@ impl Connection {
             crowd: None,
             yields: 0,
         }
+    }
+
+    /// Changes whom it counts for.
+    pub(crate) fn count_for(&mut self, counts_for: CountsFor) {
+        self.is_proxy = counts_for.is_proxy();
+        self.account = self.loop_handle.engine.account(counts_for.client());
+    }
+
+    /// Counts what a connection of a proxy holds for the client of its current request.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn act_for(&mut self, request: &Request) {
+        let engine = &self.loop_handle.engine;
+        let service = self.guest.as_http().and_then(Http::site).map(|site| &*site.service);
+        let named = service.and_then(|service| {
+            // A service that fails to name the client gets a request of nobody.
+            catch_unwind(AssertUnwindSafe(|| service.client(request))).unwrap_or_else(|_| {
+                engine.note_panic("`Service::client` panicked");
+                None
+            })
+        });
+        // What a proxy asks for itself counts for nobody.
+        let is_own = |client: &IpAddr| match self.peer {
+            Peer::Tcp(peer) => peer.ip().to_canonical() == client.to_canonical(),
+            _ => false,
+        };
+        let client = named.filter(|client| !is_own(client));
+        self.account = match client {
+            Some(client) if self.account.is_of(client) => return,
+            Some(client) => engine.account_for(client),
+            None => engine.account(None),
+        };
     }
 
     #[inline]

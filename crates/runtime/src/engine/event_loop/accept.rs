@@ -10,7 +10,6 @@ use mio::Token;
 use super::{EventLoop, FIRST_LISTENER, Message, Readiness, Turn};
 use crate::budget::refusal::Refusal;
 use crate::engine::listener::{Accepted, Listener, is_connection_error, is_out_of_descriptors};
-use crate::transport::Peer;
 
 /// Maximum number of connections accepted in a row before ready connections are served.
 const ACCEPTS_MAX: usize = 64;
@@ -178,15 +177,14 @@ impl EventLoop {
     /// expected, because the client is not known yet.
     fn has_place(&self, accepted: &mut Accepted) -> bool {
         let engine = &self.handle.engine;
-        let Peer::Tcp(address) = accepted.peer else { return true };
         if accepted.entry.expects_proxy_header {
             return true;
         }
-        let Ok(place) = engine.admit(address.ip()) else {
+        let Ok(counts_for) = engine.admit(accepted.peer) else {
             engine.refusals.note(Refusal::ClientConnections, accepted.peer);
             return false;
         };
-        accepted.place = place;
+        accepted.counts_for = counts_for;
         true
     }
 

@@ -37,12 +37,15 @@ pub(super) struct Told {
 impl Worker<'_> {
     /// Plans a request, and calls its handler if it has no content.
     #[inline(always)]
-    pub(super) fn request(&mut self, connection: Box<Connection>, head: RequestHead) -> Flow {
+    pub(super) fn request(&mut self, mut connection: Box<Connection>, head: RequestHead) -> Flow {
         self.count_request();
         let mut lent = None;
         let request = lent.insert(Request::new(head, connection.peer));
         #[cfg(feature = "tls")]
         request.set_tls(connection.transport.tls_info().map(Arc::clone));
+        if connection.is_proxy {
+            connection.act_for(request);
+        }
         let has_content = request.head().framing().has_content();
         let route = match connection.guest.as_http().and_then(|http| http.site()) {
             Some(site) if site.plans => {
@@ -247,7 +250,7 @@ impl Worker<'_> {
     fn has_seat_for(&mut self, route: Route, connection: &Connection) -> bool {
         match &mut self.seat {
             Some(_) if self.engine.seats.is_short() => false,
-            Some(seat) => seat.change(route),
+            Some(seat) => seat.change(route, connection.account.client()),
             None => {
                 let client = connection.account.client();
                 self.seat = Some(Seat::force(&self.engine, route.key, client));

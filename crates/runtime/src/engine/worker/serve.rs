@@ -218,11 +218,11 @@ impl Worker<'_> {
     fn admit_client(&self, connection: &mut Connection, address: Option<SocketAddr>) -> bool {
         let Some(address) = address else { return true };
         connection.peer = Peer::Tcp(address);
-        let Ok(place) = self.engine.admit(address.ip()) else {
+        let Ok(counts_for) = self.engine.admit(connection.peer) else {
             self.engine.refusals.note(Refusal::ClientConnections, connection.peer);
             return false;
         };
-        connection.account = self.engine.account(place);
+        connection.count_for(counts_for);
         true
     }
 
