@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use filoplume::prelude::*;
 use filoplume::{Console, RunningApp};
-use filoplume_tests::{Browser, Client, Gate};
+use filoplume_tests::{Browser, Client, Gate, Noise, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -90,14 +90,17 @@ fn a_route_that_begins_to_block_is_shown_soon() {
         }
     }));
     let mut client = Client::connect(app.local_addr());
-    for _ in 0..100 {
-        client.get("/orders");
-    }
+    client.get("/orders");
     open(&mut browser, &app);
     let place = format!("{}.cells[9].innerText", row("/orders"));
-    browser.wait_for(&format!("{} && {place} === 'loop'", row("/orders")));
+    browser.wait_for(&format!("{} !== undefined", row("/orders")));
+    // A busy machine may interrupt a call for so long that the route runs on the pool for a while.
+    eventually("the route runs on the loops", || {
+        (0..100).for_each(|_| _ = client.get("/orders"));
+        browser.evaluate(&place) == "loop"
+    });
     blocks.store(true, Ordering::SeqCst);
-    let begun = Instant::now();
+    let (begun, noise) = (Instant::now(), Noise::start());
     let clients: Vec<_> = (0..4)
         .map(|_| {
             let (address, blocks) = (app.local_addr(), Arc::clone(&blocks));
@@ -112,7 +115,8 @@ fn a_route_that_begins_to_block_is_shown_soon() {
     browser.wait_for(&format!("{place} === 'pool'"));
     let shown = begun.elapsed();
     println!("a route that begins to block was shown on the pool after {shown:?}");
-    assert!(shown < Duration::from_secs(10), "{shown:?}");
+    let shown_max = Duration::from_secs(1) + noise.stop();
+    assert!(shown < shown_max, "{shown:?} of {shown_max:?}");
     assert_eq!(browser.evaluate(&format!("{}.className", row("/orders"))), "moved");
     browser.wait_for(&format!("{}.cells[8].innerText.endsWith(' s')", row("/orders")));
     blocks.store(false, Ordering::SeqCst);
