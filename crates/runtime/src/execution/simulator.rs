@@ -329,6 +329,46 @@ fn the_table_of_the_decision_record() {
     }
 }
 
+/// Prints where the calls of a route run, and since when.
+#[test]
+#[allow(clippy::print_stdout, reason = "`--nocapture` shows the table of the README")]
+fn the_table_of_decisions_over_time() {
+    const MS: u64 = MILLI;
+    let patterns: [(&str, usize, WaitPattern); 8] =
+        [
+            ("always 300 us", 2, |_, _| 300_000),
+            ("always 20 ms", 2, |_, _| 20 * MS),
+            (
+                "1 ms from 1 s to 2 s",
+                4,
+                |_, now| {
+                    if (1000..2000).contains(&(now / MS)) { MS } else { 0 }
+                },
+            ),
+            ("300 us in every other half second", 8, |_, now| {
+                if now / MS / 500 % 2 == 1 { 300_000 } else { 0 }
+            }),
+            ("2 ms in every tenth of a second for 10 ms", 60, |_, now| {
+                if now / MS % 100 < 10 { 2 * MS } else { 0 }
+            }),
+            ("1 of 10 for 5 ms", 6, |number, _| misses(number, 10, 5)),
+            ("1 of 100 for 5 ms", 24, |number, _| misses(number, 100, 5)),
+            ("1 of 1,000 for 5 ms", 2, |number, _| misses(number, 1_000, 5)),
+        ];
+    println!("| calls wait | moves in 3 s | the first ones | dispatched |\n|---|---|---|---|");
+    for (name, moves_max, waits) in patterns {
+        let Outcome { moves, dispatched, calls, .. } = Simulation::of(64, waits, 3).run();
+        let text = |(at, place): &(u64, Place)| {
+            format!("{at} ms {}", if *place == Place::Pool { "pool" } else { "loop" })
+        };
+        let first: Vec<String> = moves.iter().take(6).map(text).collect();
+        let share = dispatched * 100 / calls;
+        println!("| {name} | {} | {} | {share} % |", moves.len(), first.join(", "));
+        assert!(moves.len() <= moves_max, "{name} oscillates: {moves:?}");
+        assert!(moves.windows(2).all(|pair| pair[0].1 != pair[1].1), "{name}: {moves:?}");
+    }
+}
+
 #[test]
 fn calls_that_do_not_wait_never_leave_the_loops() {
     let outcome = with_64(|_, _| 0);
