@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use filoplume::extract::Observed;
+use filoplume::extract::{Observed, RouteReport};
 use filoplume::prelude::*;
 use filoplume::{Permits, RunningApp, ServerConfig};
 use filoplume_tests::{Client, Gate, eventually};
@@ -105,6 +105,84 @@ fn a_flood_of_failures_hides_no_slow_request() {
     app.shutdown();
 }
 
+/// Returns the recent stories of an app, a line each.
+fn recent(app: &RunningApp) -> String {
+    Client::connect(app.local_addr()).get("/recent").text().to_owned()
+}
+
+/// Whatever a request was refused for, it counts for its route and has a story with its ID.
+#[test]
+fn a_refused_content_has_a_story_and_counts_for_its_route() {
+    let config = || ServerConfig::default().threads_max(8).connections_per_client_max(100);
+    for (path, config, because) in [
+        // One of eight threads may wait for a client.
+        ("/read", config(), "an eighth of `ServerConfig::threads_max` waits for this client"),
+        ("/text", config().memory_max(1_000_000), "`ServerConfig::memory_max`"),
+        ("/file", config().spooled_bytes_max(1_000_000), "`ServerConfig::spooled_bytes_max`"),
+    ] {
+        let (app, gate) = app_with_contents(config);
+        let send = |sent: usize| {
+            let mut client = Client::connect(app.local_addr());
+            client.send(format!(
+                "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n{}",
+                "x".repeat(sent)
+            ));
+            client
+        };
+        let held = (path == "/read").then(|| {
+            let client = send(100_000);
+            gate.holds(1);
+            client
+        });
+        let mut client = send(100_000);
+        let _ = client.try_send("x".repeat(1_800_000));
+        let response = client.response();
+        assert_eq!(response.status, 503, "{path}");
+        let id = response.header("x-request-id").unwrap();
+        let start = format!("POST {path}: 503 after ");
+        eventually(&format!("{path} has a story"), || {
+            recent(&app).lines().any(|line| {
+                line.starts_with(&start)
+                    && line.contains(because)
+                    && line.ends_with(&format!(", request {id}"))
+                    && !line.contains("connection failed")
+            })
+        });
+        let counts = Client::connect(app.local_addr()).get("/counts").text().to_owned();
+        assert!(counts.contains(&format!("{path} [(503, 1)]\n")), "{counts}");
+        drop((held, client));
+        gate.open();
+        app.shutdown();
+    }
+}
+
+/// An app whose routes take their contents as they arrive, whole, or in a file.
+fn app_with_contents(config: ServerConfig) -> (RunningApp, Gate) {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let read = move |body: Body| {
+        at_gate.pass();
+        Ok::<_, Error>(body.into_bytes(10_000_000)?.len().to_string())
+    };
+    let app = App::new()
+        .route("/read", post(read).on_pool())
+        .post("/text", |text: String| text.len().to_string())
+        .route("/file", post(|_: Body| "never called").spooled())
+        .get("/recent", |observed: Observed| {
+            let stories = observed.recent();
+            stories.iter().map(|story| format!("{story}\n")).collect::<String>()
+        })
+        .get("/counts", |observed: Observed| {
+            let text = |route: RouteReport| format!("{} {:?}\n", route.pattern, route.statuses);
+            observed.routes().into_iter().map(text).collect::<String>()
+        })
+        .with(middleware::RequestIds::new())
+        .config(config)
+        .start("127.0.0.1:0")
+        .unwrap();
+    (app, gate)
+}
+
 /// An app whose requests are slow if they wait at its gate, or for whoever does.
 fn gated(config: ServerConfig) -> (RunningApp, Gate) {
     let gate = Gate::new();
@@ -161,10 +239,9 @@ fn the_story_of_a_request_that_waited_says_for_what() {
             let status = client.response().status;
             assert!(matches!(status, 200 | 204), "{status}");
         }
-        let recent = || Client::connect(app.local_addr()).get("/recent").text().to_owned();
-        eventually("it has a story", || recent().contains(story));
+        eventually("it has a story", || recent(&app).contains(story));
         // Those that held the threads waited for nothing but the gate.
-        assert_eq!(recent().matches("waited for").count(), 1, "{}", recent());
+        assert_eq!(recent(&app).matches("waited for").count(), 1, "{}", recent(&app));
         app.shutdown();
     }
 }

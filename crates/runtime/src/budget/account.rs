@@ -12,7 +12,6 @@ use std::sync::Arc;
 use crate::budget::client_network::client_network;
 use crate::budget::clients::ClientConnection;
 use crate::budget::memory::Memory;
-use crate::budget::thresholds::CLIENT_SHARE;
 
 /// The memory budget as one connection uses it. Connections whose clients are not counted share
 /// one.
@@ -59,10 +58,9 @@ impl Account {
     pub(crate) fn usage(&self) -> String {
         let mut usage = self.memory.usage().to_string();
         if let Some(client) = &self.client {
-            let free = self.memory.bytes_max().saturating_sub(self.memory.used());
-            let (used, max) = (client.memory(), free.saturating_mul(CLIENT_SHARE));
+            let used = client.memory();
             usage.push_str(&format!(
-                "; this client has {used} of them, and grows while it has at most {max}"
+                "; this client has {used} of them, and may have two thirds of what others leave"
             ));
         }
         usage
@@ -262,8 +260,7 @@ mod tests {
         assert!(!other.is_beyond_share() && other.may_begin(Some(1)));
         assert!(!charge.try_set(6002) && charge.try_set(6000));
         assert!(!one.is_beyond_share() && one.may_begin(Some(1)));
-        let [named] = ["this client has 6000 of them, and grows while it has at most 6000"];
-        assert!(one.usage().contains(named), "{}", one.usage());
+        assert!(one.usage().contains("this client has 6000 of them"), "{}", one.usage());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::engine::connection::Connection;
 use crate::engine::event_loop::LoopHandle;
 use crate::engine::exchange::{AnswerTo, Asker, Call, ReplyTo};
 use crate::execution::key::{ExecutionKey, Route};
-use crate::protocol::http::Streaming;
+use crate::protocol::http::{Phase, Streaming};
 use crate::service::Site;
 use crate::service::body::{StreamLeft, Streamed};
 use crate::service::refused::{RETRY_AFTER, Refused};
@@ -68,8 +68,7 @@ impl Worker<'_> {
     ) -> Flow {
         let own = self.own_response(refused, &mut reply_to.connection, &request);
         let mut response = own.unwrap_or_else(|| refused.empty());
-        let refusal = Some(refused.reason());
-        self.answered(&mut reply_to.connection, &mut response, request.route(), refusal);
+        self.refused(&mut reply_to.connection, &mut response, &request, refused);
         // Gives a content that is still arriving back to the connection.
         drop(request);
         self.answer_overloaded(reply_to, &mut response)
@@ -89,6 +88,7 @@ impl Worker<'_> {
         let refused = Refused::new(Refusal::ClientThreads, RETRY_AFTER, &CLIENT_THREADS);
         let own = self.own_response(&refused, &mut connection, &request);
         let mut response = own.unwrap_or_else(|| refused.empty());
+        self.refused(&mut connection, &mut response, &request, &refused);
         let Streamed { decoder, owes_continue, .. } = content;
         if let Some(http) = connection.guest.as_http_mut() {
             let left = StreamLeft { decoder, unread: Vec::new(), is_stuck: owes_continue };
@@ -109,6 +109,7 @@ impl Worker<'_> {
         let refused = Refused::new(Refusal::Descriptors, RETRY_AFTER, &DESCRIPTORS);
         let own = self.own_response(&refused, connection, &request);
         let mut response = own.unwrap_or_else(|| refused.empty());
+        self.refused(&mut reply_to.connection, &mut response, &request, &refused);
         // Gives the content back to the connection, and the permit to the next request.
         drop(request);
         self.permit = None;
@@ -130,11 +131,30 @@ impl Worker<'_> {
         engine.refusals.note_because(refusal, connection.peer, || because.clone());
         let seconds = engine.retry_after(refusal, request.content_length(), &connection);
         let refused = Refused::new(refusal, seconds, &because);
-        let own = self.own_response(&refused, &mut connection, request);
+        let mut own = self.own_response(&refused, &mut connection, request);
+        match &mut own {
+            Some(response) => self.refused(&mut connection, response, request, &refused),
+            None => self.refused(&mut connection, &mut refused.empty(), request, &refused),
+        }
         if let Some(http) = connection.guest.as_http_mut() {
             http.refuse_for(seconds, own.as_ref(), self.buffers);
         }
         Continue(connection)
+    }
+
+    /// Passes the response to a refused request to the service before it is sent.
+    fn refused(
+        &mut self,
+        connection: &mut Connection,
+        response: &mut Response,
+        request: &Request,
+        refused: &Refused<'_>,
+    ) {
+        if let Some(http) = connection.guest.as_http_mut().filter(|http| http.measures()) {
+            // One that has waited for nothing is not measured yet.
+            http.measure(Phase::Turn, Instant::now());
+        }
+        self.answered(connection, response, request.route(), Some(refused.reason()));
     }
 
     /// Returns the service's own response to a refused request of a connection.
