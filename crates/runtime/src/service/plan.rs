@@ -208,7 +208,7 @@ impl Plan {
     }
 
     /// Measures this request exactly, whether or not it would be selected as a sample. The service
-    /// must [measure](Service::measures). It costs about four system calls.
+    /// must [measure](crate::Service::measures). It costs about four system calls.
     ///
     /// ```
     /// use filoplume_runtime::Plan;
