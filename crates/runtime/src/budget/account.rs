@@ -3,8 +3,9 @@
 //!
 //! A counted client may grow while it has at most twice what is free, and a large IPv6 network
 //! eight times as much ([`thresholds`](super::thresholds)): one client alone leaves a third of the
-//! budget to others. A sum is counted before it is checked, so two charges at the limit may both
-//! be refused, and none is allowed beyond it.
+//! budget to others. At least [one part in 128](FREE_SHARE) counts as free, because a client that
+//! has next to nothing has not made memory short. A sum is counted before it is checked, so two
+//! charges at the limit may both be refused, and none is allowed beyond it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,6 +13,10 @@ use std::sync::Arc;
 use crate::budget::client_network::client_network;
 use crate::budget::clients::ClientConnection;
 use crate::budget::memory::Memory;
+
+/// At least one part in this many of the budget counts as free when shares are computed. So a
+/// client may have a 64th of the budget even if others have all of it.
+const FREE_SHARE: usize = 128;
 
 /// The memory budget as one connection uses it. Connections whose clients are not counted share
 /// one.
@@ -68,7 +73,8 @@ impl Account {
 
     /// Returns whether the client may have what it has if all together may have `used_max` bytes.
     fn is_within_share(&self, used_max: usize) -> bool {
-        let free = used_max.saturating_sub(self.memory.used());
+        let free_min = self.memory.bytes_max() / FREE_SHARE;
+        let free = used_max.saturating_sub(self.memory.used()).max(free_min);
         self.client.as_ref().is_none_or(|client| client.may_have_memory(free))
     }
 
@@ -261,6 +267,21 @@ mod tests {
         assert!(!charge.try_set(6002) && charge.try_set(6000));
         assert!(!one.is_beyond_share() && one.may_begin(Some(1)));
         assert!(one.usage().contains("this client has 6000 of them"), "{}", one.usage());
+    }
+
+    /// Its responses are not broken off because others have used the memory up.
+    #[test]
+    fn a_client_that_has_little_is_not_beyond_its_share_when_others_have_all() {
+        let memory = Memory::new(Some(12_800));
+        let [little, much] = counted(&memory, ["192.0.2.1", "192.0.2.2"]);
+        let (mut of_all, mut of_little) = (Charge::default(), Charge::default());
+        of_all.set(&Account::new(&memory, None), 12_800);
+        of_little.set(&little, 200);
+        assert!(memory.is_used_up() && !little.is_beyond_share());
+        assert!(!of_little.try_set(201), "it gets nothing that is not there");
+        let mut of_much = Charge::default();
+        of_much.set(&much, 201);
+        assert!(much.is_beyond_share());
     }
 
     #[test]
