@@ -12,6 +12,11 @@ use filoplume_tests::{Client, Gate, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 
+/// The recent stories, a line each.
+fn stories(observed: &Observed) -> String {
+    observed.recent().iter().map(|story| format!("{story}\n")).collect()
+}
+
 #[test]
 fn slow_failed_and_refused_requests_have_a_story() {
     let gate = Gate::new();
@@ -21,21 +26,14 @@ fn slow_failed_and_refused_requests_have_a_story() {
         .get("/slow", || thread::sleep(MS * 60))
         .get("/quick", || "quick")
         .get("/broken", || Err::<(), _>(Error::internal("planted cause")))
-        .route(
-            "/recent",
-            get(|observed: Observed| {
-                let stories = observed.recent();
-                stories.iter().map(|story| format!("{story}\n")).collect::<String>()
-            })
-            .vital(),
-        )
+        .route("/recent", get(|observed: Observed| stories(&observed)).vital())
         .with(middleware::RequestIds::new())
         .slow_after(MS * 50)
         .config(ServerConfig::default().threads_max(1).queue_timeout(MS * 10))
         .start("127.0.0.1:0")
         .unwrap();
     let mut client = Client::connect(app.local_addr());
-    let recent = || Client::connect(app.local_addr()).get("/recent").text().to_owned();
+    let recent = || recent(&app);
     for _ in 0..100 {
         client.get("/quick");
     }
@@ -168,10 +166,7 @@ fn app_with_contents(config: ServerConfig) -> (RunningApp, Gate) {
         .route("/read", post(read).on_pool())
         .post("/text", |text: String| text.len().to_string())
         .route("/file", post(|_: Body| "never called").spooled())
-        .get("/recent", |observed: Observed| {
-            let stories = observed.recent();
-            stories.iter().map(|story| format!("{story}\n")).collect::<String>()
-        })
+        .get("/recent", |observed: Observed| stories(&observed))
         .get("/counts", |observed: Observed| {
             let text = |route: RouteReport| format!("{} {:?}\n", route.pattern, route.statuses);
             observed.routes().into_iter().map(text).collect::<String>()
@@ -192,14 +187,7 @@ fn gated(config: ServerConfig) -> (RunningApp, Gate) {
         .route("/gate", get(move || at_gate.pass()).on_pool())
         .route("/other", get(|| "hi").on_pool())
         .route("/query", get(move || with_permit.pass()).uses(&database).on_pool())
-        .route(
-            "/recent",
-            get(|observed: Observed| {
-                let stories = observed.recent();
-                stories.iter().map(|story| format!("{story}\n")).collect::<String>()
-            })
-            .vital(),
-        )
+        .route("/recent", get(|observed: Observed| stories(&observed)).vital())
         .with(middleware::Tracing::new())
         .slow_after(MS * 50)
         .config(config)

@@ -6,6 +6,8 @@ mod promises;
 
 use std::any::TypeId;
 use std::borrow::Cow;
+#[cfg(feature = "cookies")]
+use std::sync::Arc;
 
 use filoplume_runtime::{Permits, Plan, Request};
 
@@ -301,7 +303,7 @@ impl RouteOptions {
     pub(crate) fn imply<M: Middleware + Default>(&mut self) {
         let id = TypeId::of::<M>();
         if !self.implied.iter().any(|(of, _)| *of == id) {
-            self.implied.push((id, || std::sync::Arc::new(M::default())));
+            self.implied.push((id, || Arc::new(M::default())));
         }
     }
 

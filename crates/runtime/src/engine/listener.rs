@@ -4,6 +4,8 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Interest, Registry, Token};
@@ -30,7 +32,7 @@ pub(crate) struct Entry {
     pub(crate) expects_proxy_header: bool,
     /// A TLS handshake.
     #[cfg(feature = "tls")]
-    pub(crate) tls: Option<std::sync::Arc<Acceptor>>,
+    pub(crate) tls: Option<Arc<Acceptor>>,
 }
 
 #[derive(Debug)]

@@ -166,7 +166,7 @@ pub(crate) struct Engine {
     pub(crate) shed_log: Throttle,
     /// For panics. A stranger may know a request that causes one.
     panic_log: Throttles,
-    /// The connections of each client. `None` if connections per client are not limited.
+    /// What each client has: its connections, and what its requests hold.
     clients: Arc<Clients>,
     pub(crate) watchdog: Watchdog,
     /// The calls that may be stuck.
