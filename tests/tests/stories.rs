@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
 use filoplume::extract::{Observed, RouteReport};
 use filoplume::prelude::*;
+use filoplume::pushed::Pushed;
 use filoplume::{Permits, RunningApp, ServerConfig};
 use filoplume_tests::{Client, Gate, eventually};
 
@@ -103,6 +105,13 @@ fn a_flood_of_failures_hides_no_slow_request() {
     app.shutdown();
 }
 
+/// The statuses of each route, a line each.
+#[allow(clippy::needless_pass_by_value, reason = "a handler takes its parameters by value")]
+fn counts(observed: Observed) -> String {
+    let text = |route: RouteReport| format!("{} {:?}\n", route.pattern, route.statuses);
+    observed.routes().into_iter().map(text).collect()
+}
+
 /// Returns the recent stories of an app, a line each.
 fn recent(app: &RunningApp) -> String {
     Client::connect(app.local_addr()).get("/recent").text().to_owned()
@@ -154,6 +163,49 @@ fn a_refused_content_has_a_story_and_counts_for_its_route() {
     }
 }
 
+/// The handler has returned when it turns out that there is no thread for the rest.
+#[test]
+fn a_body_that_gets_no_thread_has_a_story_and_keeps_what_does_not_describe_it() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let app = App::new()
+        .get("/", move || {
+            let gate = at_gate.clone();
+            let body = Pushed::written(move |out| {
+                gate.pass();
+                out.write_all(b"complete")
+            });
+            ([("content-type", "text/csv"), ("etag", "\"1\""), ("x-kept", "yes")], body)
+        })
+        .get("/recent", |observed: Observed| stories(&observed))
+        .get("/counts", counts)
+        .with(middleware::RequestIds::new())
+        .config(ServerConfig::default().threads_max(8).connections_per_client_max(100))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut first = Client::connect(app.local_addr());
+    first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    // One of eight threads may wait for a client.
+    let refused = Client::connect(app.local_addr()).get("/");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    let kept = ["content-type", "etag", "x-kept"].map(|name| refused.header(name));
+    assert_eq!(kept, [None, None, Some("yes")], "what describes the body is not sent");
+    let id = refused.header("x-request-id").unwrap();
+    eventually("it has a story", || {
+        recent(&app).lines().any(|line| {
+            line.starts_with("GET /: 503 after ")
+                && line.contains("too many threads wait for the client")
+                && line.ends_with(&format!(", request {id}"))
+        })
+    });
+    gate.open();
+    assert_eq!(first.response().text(), "complete");
+    let counts = Client::connect(app.local_addr()).get("/counts").text().to_owned();
+    assert!(counts.contains("/ [(200, 2)]\n"), "each counts once: {counts}");
+    app.shutdown();
+}
+
 /// An app whose routes take their contents as they arrive, whole, or in a file.
 fn app_with_contents(config: ServerConfig) -> (RunningApp, Gate) {
     let gate = Gate::new();
@@ -167,10 +219,7 @@ fn app_with_contents(config: ServerConfig) -> (RunningApp, Gate) {
         .post("/text", |text: String| text.len().to_string())
         .route("/file", post(|_: Body| "never called").spooled())
         .get("/recent", |observed: Observed| stories(&observed))
-        .get("/counts", |observed: Observed| {
-            let text = |route: RouteReport| format!("{} {:?}\n", route.pattern, route.statuses);
-            observed.routes().into_iter().map(text).collect::<String>()
-        })
+        .get("/counts", counts)
         .with(middleware::RequestIds::new())
         .config(config)
         .start("127.0.0.1:0")

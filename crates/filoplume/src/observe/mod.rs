@@ -181,9 +181,18 @@ impl Observer {
     ) {
         if self.is_worth_a_story(exchange) {
             let because = response.extensions_mut().remove::<Because>();
+            let because = because.or_else(|| self.because_of_body(exchange));
             let (request_id, trace_id) = (RequestIdHeader::id_of(response), trace_id_of(response));
             exchange.note = Some(Arc::new(Kept { request_id, trace_id, because }));
         }
+    }
+
+    /// Returns why a response became a refusal after its handler had returned: no thread was free
+    /// for the code that writes its body. The service is not asked about these.
+    fn because_of_body(&self, exchange: &Exchange) -> Option<Because> {
+        let refusal = exchange.refusal?;
+        let known = self.known.get()?;
+        known.may_note(exchange.route, StoryKind::Refused).then(|| Because(refusal.to_string()))
     }
 
     /// Called when the engine refuses a request. `because` is evaluated only if the refusal will

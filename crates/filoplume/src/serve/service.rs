@@ -113,7 +113,8 @@ impl Service for AppService {
 
     fn completed(&self, exchange: &Exchange) {
         let Some(observer) = &self.app.settings.observer else { return };
-        if exchange.refusal.is_some() {
+        // A request whose handler has returned counts with the status of its response.
+        if exchange.refusal.is_some() && exchange.ran.is_none() {
             observer.refused(exchange);
         }
         observer.measured(exchange);

@@ -313,7 +313,7 @@ impl Worker<'_> {
                 });
             if call_outcome != CallOutcome::Inline {
                 if measure != Measure::Never {
-                    self.called(connection, &mut response);
+                    self.called(connection, route, &mut response);
                 }
                 self.record_call(connection, call_outcome);
             }

@@ -9,6 +9,7 @@ use super::call::Told;
 use super::run::Measure;
 use crate::budget::refusal::Refusal;
 use crate::engine::connection::Connection;
+use crate::execution::key::Route;
 use crate::execution::policy::CallTimes;
 use crate::execution::probe::Measured;
 use crate::protocol::http::{Answered, Http, Phase};
@@ -100,7 +101,12 @@ impl Worker<'_> {
     /// Records the times of a call that has returned, and passes its response to the service.
     #[cold]
     #[inline(never)]
-    pub(super) fn called(&mut self, connection: &mut Connection, response: &mut Option<Response>) {
+    pub(super) fn called(
+        &mut self,
+        connection: &mut Connection,
+        called: Route,
+        response: &mut Option<Response>,
+    ) {
         let MeasuredCall { route, is_timed } = self.measured_call;
         let turn_began = self.buffers.clock.now();
         let mut measured = self.clocks.measured.take().unwrap_or_else(|| {
@@ -127,7 +133,24 @@ impl Worker<'_> {
         });
         exchange.is_timed = is_timed;
         let response = response.get_or_insert_with(|| Response::new(500));
-        self.answered(connection, response, route, None);
+        let refusal = self.start_filling(connection, called, response);
+        self.answered(connection, response, route, refusal);
+    }
+
+    /// Passes the refusal to the service that a call which was not measured has ended in.
+    #[cold]
+    pub(super) fn refused_late(
+        &mut self,
+        connection: &mut Connection,
+        response: &mut Response,
+        refusal: Refusal,
+    ) {
+        let Some(http) = connection.guest.as_http_mut().filter(|http| http.measures()) else {
+            return;
+        };
+        let ran = if self.lead.is_some() { Ran::OnLoop } else { Ran::OnPool };
+        http.measure(Phase::Turn, Instant::now()).exchange_mut().ran = Some(ran);
+        self.answered(connection, response, self.measured_call.route, Some(refusal));
     }
 
     /// Passes a response to the service before it is sent.

@@ -10,44 +10,88 @@ use crate::engine::connection::Connection;
 use crate::engine::exchange::ReplyTo;
 use crate::engine::seat::Seat;
 use crate::engine::task::Task;
+use crate::execution::key::Route;
 use crate::protocol::http::{Http, PushFailed};
 use crate::service::mailbox::WakeConnection;
+use crate::service::refused::RETRY_AFTER;
 use crate::service::response::{Response, ResponseBody};
 
+/// The headers that describe a body, and say how long it may be kept (RFC 9110, section 8, and RFC
+/// 9111, section 5).
+const OF_BODY: [&str; 12] = [
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-location",
+    "content-disposition",
+    "accept-ranges",
+    "etag",
+    "last-modified",
+    "cache-control",
+    "expires",
+    "trailer",
+];
+
 impl Worker<'_> {
-    /// Begins a response whose body is pushed. If code of the program must run to fill the body, it
-    /// gets a thread first: without one the response is a `503`.
-    pub(super) fn respond_pushed(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
-        let ResponseBody::Pushed(body) = response.body_mut() else {
-            return self.respond_any_rare(reply_to, response);
-        };
-        let is_head = reply_to.connection.guest.as_http().is_some_and(Http::is_head_request);
-        let Some(run) = body.take_run().filter(|_| !is_head) else {
-            return self.respond_any_rare(reply_to, response);
-        };
-        let peer = reply_to.connection.peer;
-        let Some(open) = self.engine.streams.open(reply_to.connection.account.client()) else {
+    /// Begins a response whose body is pushed.
+    pub(super) fn respond_pushed(
+        &mut self,
+        mut reply_to: ReplyTo,
+        response: &mut Response,
+    ) -> Flow {
+        let ReplyTo { connection, route, .. } = &mut reply_to;
+        if let Some(refusal) = self.start_filling(connection, *route, response) {
+            self.refused_late(connection, response, refusal);
+        }
+        self.respond_any_rare(reply_to, response)
+    }
+
+    /// Gives the code of the program that fills a pushed body a thread. If there is none, the
+    /// response becomes a `503`, and the reason is returned. This must happen before the response
+    /// is passed to the service, which counts what the client gets.
+    pub(super) fn start_filling(
+        &mut self,
+        connection: &Connection,
+        route: Route,
+        response: &mut Response,
+    ) -> Option<Refusal> {
+        let ResponseBody::Pushed(body) = response.body_mut() else { return None };
+        let run = body.take_run()?;
+        if connection.guest.as_http().is_some_and(Http::is_head_request) {
+            return None;
+        }
+        let refusal = self.run_for(connection, route, run).err()?;
+        refuse_body(response);
+        Some(refusal)
+    }
+
+    /// Runs code that fills a body on a thread of the pool, if this client may have one and the
+    /// route has a seat.
+    fn run_for(
+        &mut self,
+        connection: &Connection,
+        route: Route,
+        run: Box<dyn FnOnce() + Send>,
+    ) -> Result<(), Refusal> {
+        let (peer, client) = (connection.peer, connection.account.client());
+        let Some(open) = self.engine.streams.open(client) else {
             let because = || CLIENT_THREADS.to_owned();
             self.engine.refusals.note_because(Refusal::ClientThreads, peer, because);
-            return self.respond_any_rare(reply_to, &mut Response::new(503));
+            return Err(Refusal::ClientThreads);
         };
-        let route = reply_to.route;
-        let client = reply_to.connection.account.client();
-        let seat = Seat::try_take(&self.engine, route.key, client);
-        let taken = seat.is_some_and(|seat| {
+        let taken = Seat::try_take(&self.engine, route.key, client).is_some_and(|seat| {
             let work = Box::new(move || {
                 let _open = open;
                 run();
             });
             self.engine.pool.submit(Task::Detached(work, route.id(), seat)).is_ok()
         });
-        if !taken {
-            self.engine.refusals.note(Refusal::Overloaded, peer);
-            let mut refused = Response::new(503);
-            let _ = refused.set_header("retry-after", "1");
-            return self.respond_any_rare(reply_to, &mut refused);
+        if taken {
+            return Ok(());
         }
-        self.respond_any_rare(reply_to, response)
+        self.engine.refusals.note(Refusal::Overloaded, peer);
+        Err(Refusal::Overloaded)
     }
 
     /// Sends what was pushed. A thread that leads no loop does so once: the loop does the rest, so
@@ -106,4 +150,13 @@ impl Worker<'_> {
         let Connection { guest, transport, .. } = connection;
         transport.set_resets(guest.as_http().is_some_and(Http::is_cut_short));
     }
+}
+
+/// Turns a response into a `503` without its body. Headers that do not describe the body stay: a
+/// browser shows the response to a script only with those of CORS, and the request has its ID.
+fn refuse_body(response: &mut Response) {
+    response.set_status(503);
+    *response.body_mut() = ResponseBody::Empty;
+    OF_BODY.iter().for_each(|name| _ = response.headers_mut().remove(name));
+    response.set_header("retry-after", RETRY_AFTER.to_string()).expect("a valid header");
 }
