@@ -69,6 +69,16 @@ fn many_routes_that_block_suddenly() {
     });
 }
 
+/// Whoever knows a route that computes, such as a login, needs no more than many connections.
+#[test]
+fn a_route_that_computes() {
+    Attack::new("300 calls that compute for 20 ms").is_withstood(|site| {
+        let mut crowd = ask(site, 300, "/compute");
+        crowd.stays_for(LASTS);
+        crowd
+    });
+}
+
 #[test]
 fn everything_at_once() {
     Attack::new("contents, trickles, readers and blocks")

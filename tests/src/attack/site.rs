@@ -1,11 +1,12 @@
 //! The attacked app, with routes of each kind.
 
 use std::collections::HashMap;
+use std::hint::black_box;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use filoplume::Key;
 use filoplume::extract::{Form, Json, Multipart, Query};
@@ -30,6 +31,9 @@ const SESSIONS_BYTES_MAX: usize = 512 * 1024;
 
 /// How long a call of `/database` takes without an outage.
 const QUERY: Duration = Duration::from_millis(10);
+
+/// How long a handler computes that computes.
+const COMPUTES: Duration = Duration::from_millis(20);
 
 /// How long it takes during an outage, unless the outage ends sooner.
 const OUTAGE: Duration = Duration::from_secs(5);
@@ -222,6 +226,11 @@ fn app(waits: &Arc<Waits>) -> App {
             "brief"
         })
         .get("/database", database)
+        .get("/compute", || {
+            let end = Instant::now() + COMPUTES;
+            while black_box(Instant::now()) < end {}
+            "computed"
+        })
         .get("/slow", slow(waits))
         .nest("/account", accounts);
     (0..NUMBERED).fold(app, |app, number| app.get(&format!("/slow/{number}"), slow(waits)))

@@ -291,6 +291,7 @@ impl Known {
                     None => format!("a thread while one route had {held}"),
                 }
             }
+            QueuedFor::Processor => "a processor, as calls of its route compute".to_owned(),
             QueuedFor::ClientShare => "a thread while its client had its share of them".to_owned(),
             QueuedFor::Permit(permits) => format!("a permit \"{}\"", permits.name()),
             _ => return None,

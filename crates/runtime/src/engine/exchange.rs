@@ -114,6 +114,7 @@ impl Call {
                 let holder = holder.and_then(|key| engine.routes.number_of(key));
                 QueuedFor::Thread { holder, held }
             }
+            (Lacks::Processor, _) => QueuedFor::Processor,
             _ => QueuedFor::ClientShare,
         };
         http.note_queued(queued_for);

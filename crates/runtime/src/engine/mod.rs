@@ -5,6 +5,7 @@
 //! to its loops. They are therefore one room. Only `server` is above it.
 
 pub(crate) mod cancel;
+mod computing;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod exchange;

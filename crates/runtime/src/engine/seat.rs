@@ -88,6 +88,15 @@ impl Seat {
         self.engine.as_ref()
     }
 
+    /// Returns whether requests of its route wait for processor time. A thread that goes on with
+    /// another request would overtake them.
+    pub(crate) fn is_limited(&self) -> bool {
+        match (self.kind, &self.engine) {
+            (SeatKind::Route(key), Some(engine)) => engine.seats.is_limited(key),
+            _ => false,
+        }
+    }
+
     /// Returns whether this is a reserved seat for vital requests. A lease must not occupy one.
     pub(crate) fn is_vital(&self) -> bool {
         self.kind == SeatKind::Vital

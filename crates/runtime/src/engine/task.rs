@@ -10,7 +10,7 @@ use crate::engine::Engine;
 #[cfg(any(feature = "tls", feature = "spool"))]
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::EventLoop;
-use crate::engine::seat::Seat;
+use crate::engine::seat::{Seat, start_waiting};
 use crate::engine::work::Work;
 use crate::engine::worker;
 use crate::execution::key::RouteId;
@@ -22,6 +22,8 @@ pub(crate) enum Task {
     Lead(Box<EventLoop>),
     /// Do what may block.
     Work(Work, Seat),
+    /// Start waiting requests that may have seats now.
+    StartWaiting(Arc<Engine>),
     /// Run the callbacks of handlers whose clients have gone.
     Cancel(Arc<Engine>),
     /// Do a step of a connection, then the steps that wait in line for the same.
@@ -44,6 +46,7 @@ impl Task {
                     worker.serve(connection)
                 });
             }
+            Self::StartWaiting(engine) => start_waiting(&engine, engine.seats.next()),
             Self::Cancel(engine) => engine.run_cancels(),
             #[cfg(any(feature = "tls", feature = "spool"))]
             Self::Lined(what, connection) => worker::do_in_line(what, connection),
@@ -66,6 +69,7 @@ impl fmt::Debug for Task {
         f.write_str(match self {
             Self::Lead(_) => "Lead",
             Self::Work(..) => "Work",
+            Self::StartWaiting(_) => "StartWaiting",
             Self::Cancel(_) => "Cancel",
             #[cfg(any(feature = "tls", feature = "spool"))]
             Self::Lined(..) => "Lined",

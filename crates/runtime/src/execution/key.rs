@@ -78,8 +78,9 @@ impl ExecutionKey {
     }
 
     /// Returns the entry at an index.
-    pub(crate) fn at(index: usize) -> Self {
-        Self(u16::try_from(index % ENTRIES).unwrap_or(0))
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer entries than u16 has")]
+    pub(crate) const fn at(index: usize) -> Self {
+        Self((index % ENTRIES) as u16)
     }
 
     pub(crate) fn index(self) -> usize {

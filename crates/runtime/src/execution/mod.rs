@@ -6,6 +6,7 @@
 pub(crate) mod crowd;
 pub(crate) mod key;
 pub(crate) mod lease;
+pub(crate) mod looks;
 pub(crate) mod metrics;
 #[cfg(all(test, loom))]
 mod models;

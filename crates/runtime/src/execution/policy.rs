@@ -47,7 +47,7 @@ const CREDIT_MAX: i64 = 4_000_000;
 /// A computation of at least this length counts like a wait, because it is longer than small
 /// requests should be delayed. Shorter ones have to be done anyway, best on the thread that has the
 /// request.
-const COMPUTE_LONG: Duration = Duration::from_millis(1);
+const COMPUTE_LONG: Duration = Duration::from_micros(200);
 
 /// A dispatched call below this was quick, whatever it did.
 const QUICK: Duration = Duration::from_micros(15);

@@ -215,13 +215,14 @@ pub(crate) fn is_at_work(_thread: u32) -> Option<bool> {
     None
 }
 
+/// Returns the system's id of the current thread, or 0.
 #[cfg(target_os = "linux")]
-fn thread_number() -> u32 {
+pub(crate) fn thread_number() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn thread_number() -> u32 {
+pub(crate) fn thread_number() -> u32 {
     0
 }
 

@@ -3,12 +3,13 @@
 //! A request reads one number of its route here. Everything else is accessed by samples only, at
 //! most one call in sixteen.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::key::{Execution, ExecutionKey, Route};
+use super::looks::{COMPUTES_MIN, Share};
 use super::metrics::{RouteMetrics, Runs, Why};
 use super::policy::{ALWAYS, CallTimes, NEVER_CALLED, OnLoop, Others, Place, Shared};
 
@@ -50,6 +51,10 @@ struct Entry {
     is_counting: AtomicBool,
     on_loops: Counted,
     on_pool: Counted,
+    /// How long a call computes on average, in microseconds and plus one. 0 if that is not known.
+    ran_us: AtomicU32,
+    /// A [`Share`].
+    ready: AtomicU8,
 }
 
 /// The number of calls, and the extrapolated times of the measured ones.
@@ -253,6 +258,42 @@ impl Routes {
             );
         }
         is_back
+    }
+
+    /// Records how long a call has computed, if that was measured. Returns whether it was the first
+    /// one of the route, and computed rather than waited.
+    pub(crate) fn note_ran(&self, key: ExecutionKey, took: CallTimes) -> bool {
+        let Some(ran) = took.ran else { return false };
+        let entry = &self.entries[key.index()];
+        let us = u32::try_from(ran.as_micros()).unwrap_or(u32::MAX).min(u32::MAX / 16);
+        let known = entry.ran_us.load(Ordering::Relaxed).checked_sub(1);
+        let now = known.map_or(us, |known| known - known / 8 + us / 8);
+        // A lost update is harmless, because the next one follows.
+        entry.ran_us.store(now + 1, Ordering::Relaxed);
+        let computes = |us: u32| Duration::from_micros(us.into()) >= COMPUTES_MIN;
+        // Later, looks say more than one call.
+        if !computes(now) || known.is_some() {
+            return false;
+        }
+        let share = Share::of(ran, took.waited.unwrap_or_default());
+        self.set_ready(key, share);
+        share.is_large()
+    }
+
+    /// Returns whether calls of a route compute for so long that they are in the way of others.
+    /// `None` if that is not known.
+    pub(crate) fn computes(&self, key: ExecutionKey) -> Option<bool> {
+        let us = self.entries[key.index()].ran_us.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Duration::from_micros(us.into()) >= COMPUTES_MIN)
+    }
+
+    /// Returns for which share of their time the calls of a route are ready to run.
+    pub(crate) fn ready(&self, key: ExecutionKey) -> Share {
+        Share(self.entries[key.index()].ready.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_ready(&self, key: ExecutionKey, share: Share) {
+        self.entries[key.index()].ready.store(share.0, Ordering::Relaxed);
     }
 
     fn leave(&self, key: ExecutionKey, held: Duration, why: Why) -> bool {

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::crowd::{self, Crowd};
+use super::looks::Looks;
 use super::probe;
 use super::scheduling::with_normal_policy;
 use super::sleep::WatchdogSleep;
@@ -47,6 +48,10 @@ pub(crate) trait Watched: Send + Sync + 'static {
 
     /// Releases the reserved thread when no loop has to be taken.
     fn release_leader(&self);
+
+    /// Looks at which calls on the pool compute. Called once per window. Returns whether the next
+    /// look must come even if nothing happens.
+    fn look_at_calls(&self, looks: &mut Looks) -> bool;
 
     /// Takes the loop from the call of this turn, which has been running for `held`, and lets
     /// another thread lead it. Returns whether that call held the loop.
@@ -125,6 +130,7 @@ struct Watcher<'a, W> {
     /// When the window of the crowd began, and the busy time of calls until then.
     window_since: Instant,
     busy_ns_before: u64,
+    looks: Looks,
 }
 
 /// A turn of a slot, and when it was first seen.
@@ -143,6 +149,7 @@ impl<'a, W: Watched> Watcher<'a, W> {
             quiet_since: now,
             window_since: now,
             busy_ns_before: 0,
+            looks: Looks::default(),
         }
     }
 
@@ -173,6 +180,10 @@ impl<'a, W: Watched> Watcher<'a, W> {
             let busy_ns = self.crowd.busy_ns();
             self.crowd.end_window(busy_ns - self.busy_ns_before, window);
             (self.window_since, self.busy_ns_before) = (now, busy_ns);
+            // All loops share the pool, so any handle will do.
+            if self.loops.first().is_some_and(|watched| watched.look_at_calls(&mut self.looks)) {
+                self.quiet_since = now;
+            }
         }
     }
 

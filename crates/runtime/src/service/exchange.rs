@@ -166,6 +166,8 @@ pub enum QueuedFor {
         /// How many threads that route had.
         held: usize,
     },
+    /// Processor time: its route computes, and so do as many threads as the processors can take.
+    Processor,
     /// One more thread for its client, which had its share of them.
     ClientShare,
     /// A permit.

@@ -22,6 +22,8 @@ pub(crate) struct Full {
     pub(crate) wait: Option<Duration>,
     /// The permits that the request needs beside a seat, and how many its client holds.
     pub(crate) permits: Option<(Permits, usize)>,
+    /// There are threads for the route, but no processor time, because its calls compute.
+    pub(crate) lacks_processor: bool,
     /// The request could wait, but there is no memory for that.
     pub(crate) lacks_memory: bool,
 }
@@ -43,6 +45,9 @@ impl fmt::Display for Full {
         )?;
         if let Some((taken, waiting)) = self.client {
             write!(f, ", its client has {taken} threads and {waiting} of these requests")?;
+        }
+        if self.lacks_processor {
+            write!(f, ", its calls compute and keep the processors busy")?;
         }
         match &self.permits {
             Some((permits, held)) => {

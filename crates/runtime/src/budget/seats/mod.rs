@@ -22,9 +22,14 @@
 pub(crate) mod backlog;
 #[cfg(all(test, not(loom)))]
 mod client_tests;
+mod computing;
+#[cfg(all(test, not(loom)))]
+mod computing_tests;
 mod full;
 #[cfg(all(test, loom))]
 mod models;
+mod processors;
+mod report;
 mod request;
 mod rest;
 mod route;
@@ -33,24 +38,24 @@ mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use self::backlog::nanoseconds;
+pub(crate) use self::computing::Ready;
 pub(crate) use self::full::Full;
+use self::processors::Processors;
 use self::request::has_permit;
 pub(crate) use self::request::{Lacks, SeatRequest};
 use self::route::RouteQueue;
 use self::share::{
-    Client, client_may_take, count_released, count_taken, release_vital, route_may_take, seats_of,
+    Client, Free, client_may_take, count_released, count_taken, release_vital, route_may_take,
     take_vital,
 };
 use self::state::State;
 use crate::budget::permits::{NoWaiter, PermitWaiter};
 use crate::execution::key::ExecutionKey;
-use crate::sorted::insert_sorted;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -81,6 +86,8 @@ pub(crate) struct Seats<T> {
     waiting: AtomicUsize,
     /// Whether any of them waits for a seat, for [`Seats::is_short`].
     is_short: AtomicBool,
+    /// Whether any of them waits for processor time, for [`Seats::is_limited`].
+    is_limited: AtomicBool,
 }
 
 /// The result of a search for late requests.
@@ -114,10 +121,11 @@ impl<T: SeatRequest> Seats<T> {
             waiting_max,
             wait_max: nanoseconds(wait_max),
             started_at: Instant::now(),
-            state: Mutex::new(State::new()),
+            state: Mutex::new(State::new(Processors::of_this_machine())),
             waiter: Weak::<NoWaiter>::new(),
             waiting: AtomicUsize::new(0),
             is_short: AtomicBool::new(false),
+            is_limited: AtomicBool::new(false),
         }
     }
 
@@ -132,9 +140,11 @@ impl<T: SeatRequest> Seats<T> {
     pub(crate) fn enter(&self, key: ExecutionKey, mut item: T) -> Entered<T> {
         let mut state = self.state.lock();
         let free = self.free(&mut state);
-        let State { taken, rest, routes, .. } = &mut *state;
+        let State { taken, counts, routes, .. } = &mut *state;
         let route = routes.entry(key).or_insert_with(|| self.new_route());
-        let may_route = route_may_take(route.taken, free, rest.kept_from(key), self.seats_max);
+        let free = counts.free_for(key, route.taken, free);
+        let kept = counts.rest.kept_from(key);
+        let may_route = route_may_take(route.taken, free, kept, self.seats_max);
         let has_seat = may_route && client_may_take(item.client(), key, free);
         // Requests of clients that may not have a seat now are overtaken.
         if has_seat && route.find(|other| self.keeps_turn(other, key, free)).is_none() {
@@ -144,7 +154,7 @@ impl<T: SeatRequest> Seats<T> {
                     route.backlog.reset();
                 }
                 *taken += 1;
-                route.take_seat(key, rest);
+                route.take_seat(key, counts);
                 count_taken(item.client(), key);
                 return Entered::Seated(item);
             }
@@ -154,7 +164,11 @@ impl<T: SeatRequest> Seats<T> {
                 route.backlog.reset();
             }
         }
-        let lacks = Lacks::of(&item, may_route, has_seat, state.rest.largest());
+        let lacks = if self.lacks_processor(route, counts, key, free.all, item.client()) {
+            Lacks::Processor
+        } else {
+            Lacks::of(&item, may_route, has_seat, counts.rest.largest())
+        };
         self.wait(&mut state, key, item, has_seat, lacks)
     }
 
@@ -184,7 +198,7 @@ impl<T: SeatRequest> Seats<T> {
         let mut evicted = None;
         let mut may_wait = has_time && !state.is_closed;
         if may_wait && !item.charge() {
-            let full = self.full(route, key, state.taken, now, &item);
+            let full = self.full(route, key, (state.taken, &state.counts), now, &item);
             state.forget(key);
             return Entered::Refused(item, Full { lacks_memory: true, ..full });
         }
@@ -192,10 +206,10 @@ impl<T: SeatRequest> Seats<T> {
             evicted = state.make_room(own + 1);
             may_wait = evicted.is_some();
         }
-        let State { routes, turns, taken, .. } = state;
+        let State { routes, turns, taken, counts, .. } = state;
         let route = routes.entry(key).or_insert_with(|| self.new_route());
         if !may_wait {
-            let full = self.full(route, key, *taken, now, &item);
+            let full = self.full(route, key, (*taken, counts), now, &item);
             return Entered::Refused(item, full);
         }
         if route.is_empty() {
@@ -205,7 +219,10 @@ impl<T: SeatRequest> Seats<T> {
         item.waits(lacks);
         route.push(client, item, now.saturating_add(waits));
         *state.waiting_of(has_begun) += 1;
-        state.is_short |= !has_seat;
+        match lacks {
+            Lacks::Processor => state.is_limited = true,
+            _ => state.is_short |= !has_seat,
+        }
         self.publish(state);
         evicted.map_or(Entered::Waiting, Entered::Replaced)
     }
@@ -213,14 +230,16 @@ impl<T: SeatRequest> Seats<T> {
     /// Takes a seat for a task that cannot wait. Returns whether there was one.
     pub(crate) fn try_enter(&self, key: ExecutionKey, client: Client<'_>) -> bool {
         let mut state = self.state.lock();
-        let free = self.free(&mut state);
-        let State { rest, routes, .. } = &mut *state;
+        let all = self.free(&mut state);
+        // It cannot wait for processor time.
+        let free = Free { all, computing: None };
+        let State { counts, routes, .. } = &mut *state;
         let route = routes.entry(key).or_insert_with(|| self.new_route());
-        let may = route.is_empty()
-            && route_may_take(route.taken, free, rest.kept_from(key), self.seats_max)
+        let may = (route.is_empty() || self.queue_lacks_processor(route, counts, key, all))
+            && route_may_take(route.taken, free, counts.rest.kept_from(key), self.seats_max)
             && client_may_take(client, key, free);
         if may {
-            route.take_seat(key, rest);
+            route.take_seat(key, counts);
             state.taken += 1;
             count_taken(client, key);
         } else {
@@ -247,8 +266,8 @@ impl<T: SeatRequest> Seats<T> {
     /// Takes a seat even if none is free, for a task that can neither wait nor be refused.
     pub(crate) fn force(&self, key: ExecutionKey, client: Client<'_>) {
         let mut state = self.state.lock();
-        let State { rest, routes, .. } = &mut *state;
-        routes.entry(key).or_insert_with(|| self.new_route()).take_seat(key, rest);
+        let State { counts, routes, .. } = &mut *state;
+        routes.entry(key).or_insert_with(|| self.new_route()).take_seat(key, counts);
         state.taken += 1;
         count_taken(client, key);
     }
@@ -262,23 +281,22 @@ impl<T: SeatRequest> Seats<T> {
     ) -> bool {
         let mut state = self.state.lock();
         let free = self.free(&mut state) + 1;
-        let State { rest, routes, .. } = &mut *state;
-        rest.note_released(from);
+        let State { counts, routes, .. } = &mut *state;
+        if let Some(route) = routes.get_mut(&from) {
+            route.taken -= 1;
+            counts.note_released(from, route.taken);
+        }
         let route = routes.entry(to).or_insert_with(|| self.new_route());
+        let free = counts.free_for(to, route.taken, free);
         let may = route.is_empty()
-            && route_may_take(route.taken, free, rest.kept_from(to), self.seats_max)
+            && route_may_take(route.taken, free, counts.rest.kept_from(to), self.seats_max)
             && client_may_take(client, to, free);
         if may {
-            route.take_seat(to, rest);
+            route.take_seat(to, counts);
             count_taken(client, to);
             count_released(before, from);
-        }
-        if let Some(route) = routes.get_mut(&from) {
-            if may {
-                route.taken -= 1;
-            } else {
-                rest.note_taken(from, route.taken);
-            }
+        } else if let Some(route) = routes.get_mut(&from) {
+            route.take_seat(from, counts);
         }
         state.forget(from);
         state.forget(to);
@@ -333,7 +351,7 @@ impl<T: SeatRequest> Seats<T> {
         let mut next: Option<u64> = None;
         let mut state = self.state.lock();
         let now = self.now();
-        let is_renewed = state.rest.renew(now);
+        let is_renewed = state.counts.rest.renew(now);
         let State { routes, turns, .. } = &mut *state;
         turns.retain(|key| {
             let Some(route) = routes.get_mut(key) else { return false };
@@ -343,35 +361,12 @@ impl<T: SeatRequest> Seats<T> {
         });
         late.iter().for_each(|item| *state.waiting_of(item.has_begun()) -= 1);
         self.publish(&state);
-        let next = next.map(|at| at.min(state.rest.period_ends()));
+        let next = next.map(|at| at.min(state.counts.rest.period_ends()));
         Expired {
             has_changed: is_renewed || !late.is_empty(),
             late,
             search_in: next.map(|at| Duration::from_nanos(at.saturating_sub(now))),
         }
-    }
-
-    /// Returns the reason why this request of the route waits.
-    pub(crate) fn why(&self, key: ExecutionKey, item: &T) -> Full {
-        let mut state = self.state.lock();
-        let taken = state.taken;
-        let route = state.routes.entry(key).or_insert_with(|| self.new_route());
-        let full = self.full(route, key, taken, self.now(), item);
-        state.forget(key);
-        full
-    }
-
-    /// Returns the routes that have the most seats, with their numbers of seats, the largest first.
-    pub(crate) fn holders(&self) -> Vec<(ExecutionKey, usize)> {
-        let state = self.state.lock();
-        let taken = state.routes.iter().map(|(key, route)| (*key, route.taken));
-        let mut holders = Vec::new();
-        for holder in taken.filter(|(_, taken)| *taken > 0) {
-            insert_sorted(&mut holders, holder, HOLDERS_MAX, |(key, taken)| {
-                (Reverse(*taken), key.index())
-            });
-        }
-        holders
     }
 
     /// Refuses to queue requests from now on. Returns the waiting ones.
@@ -385,15 +380,22 @@ impl<T: SeatRequest> Seats<T> {
     }
 
     fn seat_next(&self, state: &mut State<T>) -> Option<(ExecutionKey, T)> {
-        let mut is_short = false;
+        let (mut is_short, mut is_limited) = (false, false);
         let free = self.free(state);
         for _ in 0..state.turns.len() {
             let key = state.turns.pop_front()?;
             let Some(route) = state.routes.get_mut(&key) else { continue };
-            let kept = state.rest.kept_from(key);
+            let kept = state.counts.rest.kept_from(key);
+            let all = free;
+            let free = state.counts.free_for(key, route.taken, all);
             let has_seat = route_may_take(route.taken, free, kept, self.seats_max);
-            let turn = route.find(|item| has_seat && self.keeps_turn(item, key, free));
-            is_short |= turn.is_none() && !route.is_empty();
+            let find = || route.find(|item| self.keeps_turn(item, key, free));
+            let turn = if has_seat { find() } else { None };
+            if turn.is_none() && !route.is_empty() {
+                let lacks_processor = self.queue_lacks_processor(route, &state.counts, key, all);
+                is_limited |= lacks_processor;
+                is_short |= !lacks_processor;
+            }
             let first = turn.and_then(|turn| route.get_mut(turn));
             let may = first.is_some_and(|first| {
                 has_permit(first, |permits, client| permits.take_in_turn(&self.waiter, client))
@@ -404,7 +406,7 @@ impl<T: SeatRequest> Seats<T> {
             }
             let Some(item) = item else { continue };
             route.backlog.served(self.now());
-            route.take_seat(key, &mut state.rest);
+            route.take_seat(key, &mut state.counts);
             if route.is_empty() {
                 // No request of the route waits any more. The next wait will have another cause.
                 route.backlog.reset();
@@ -416,13 +418,14 @@ impl<T: SeatRequest> Seats<T> {
             return Some((key, item));
         }
         state.is_short = is_short;
+        state.is_limited = is_limited;
         self.publish(state);
         None
     }
 
     /// Returns whether the client of a request may have one of the `free` seats, and a permit as
     /// soon as one is free. Others overtake its requests otherwise.
-    fn keeps_turn(&self, item: &T, key: ExecutionKey, free: usize) -> bool {
+    fn keeps_turn(&self, item: &T, key: ExecutionKey, free: Free) -> bool {
         let Some(client) = item.client() else { return true };
         client_may_take(Some(client), key, free)
             && item
@@ -441,30 +444,9 @@ impl<T: SeatRequest> Seats<T> {
         if self.is_short.load(Ordering::Relaxed) != is_short {
             self.is_short.store(is_short, Ordering::Relaxed);
         }
-    }
-
-    fn full(
-        &self,
-        route: &RouteQueue<T>,
-        key: ExecutionKey,
-        taken_in_all: usize,
-        now: u64,
-        item: &T,
-    ) -> Full {
-        let own = route.len_of(item.client().map(|client| client.client()));
-        let wait = route.backlog.wait_for(now, route.len_before(own)).map(Duration::from_nanos);
-        Full {
-            taken: route.taken,
-            taken_in_all,
-            seats_max: self.seats_max,
-            waiting: route.len(),
-            client: item.client().map(|client| (seats_of(client, key), own)),
-            wait,
-            permits: item.permits().map(|permits| {
-                let held = item.client().map(|client| permits.held_by(client.client()));
-                (permits.clone(), held.unwrap_or(0))
-            }),
-            lacks_memory: false,
+        let is_limited = state.is_limited && waiting > 0;
+        if self.is_limited.load(Ordering::Relaxed) != is_limited {
+            self.is_limited.store(is_limited, Ordering::Relaxed);
         }
     }
 
@@ -476,8 +458,8 @@ impl<T: SeatRequest> Seats<T> {
     #[inline]
     fn free(&self, state: &mut State<T>) -> usize {
         let free = self.seats_max.saturating_sub(state.taken);
-        if state.rest.kept() >= free {
-            state.rest.renew(self.now());
+        if state.counts.rest.kept() >= free {
+            state.counts.rest.renew(self.now());
         }
         free
     }

@@ -44,6 +44,8 @@ pub(crate) trait SeatRequest {
 pub(crate) enum Lacks {
     /// A seat. This route has the most seats, and so many.
     Seat(Option<ExecutionKey>, usize),
+    /// Processor time: its route computes.
+    Processor,
     /// One more seat for its client.
     ClientShare,
     /// A permit.

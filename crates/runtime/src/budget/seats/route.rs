@@ -2,7 +2,7 @@
 
 use super::SeatRequest;
 use super::backlog::Backlog;
-use super::rest::Rest;
+use super::state::Counts;
 use crate::budget::clients::ClientId;
 use crate::budget::fair_queue::FairQueue;
 use crate::execution::key::ExecutionKey;
@@ -32,9 +32,9 @@ impl<T: SeatRequest> RouteQueue<T> {
 
     /// Counts one more seat.
     #[inline]
-    pub(super) fn take_seat(&mut self, key: ExecutionKey, rest: &mut Rest) {
+    pub(super) fn take_seat(&mut self, key: ExecutionKey, counts: &mut Counts) {
         self.taken += 1;
-        rest.note_taken(key, self.taken);
+        counts.note_taken(key, self.taken);
     }
 
     pub(super) fn is_empty(&self) -> bool {

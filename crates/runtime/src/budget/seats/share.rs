@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::VITAL_SEATS;
+use super::processors::Computing;
 use crate::budget::clients::ClientConnection;
 use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_take};
 use crate::execution::key::ExecutionKey;
@@ -20,6 +21,14 @@ const CLIENT_TOTAL_SHARE: usize = LARGE_SHARE;
 /// The vital seats that one counted client may have.
 const VITAL_PER_CLIENT: usize = VITAL_SEATS / 2;
 
+/// The free seats, as one route may see them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Free {
+    pub(super) all: usize,
+    /// `None` if the route does not compute.
+    pub(super) computing: Option<Computing>,
+}
+
 /// A counted client. Its counts change only under the lock of the seats.
 pub(super) type Client<'a> = Option<&'a Arc<ClientConnection>>;
 
@@ -28,20 +37,30 @@ pub(super) type Client<'a> = Option<&'a Arc<ClientConnection>>;
 /// whatever the others need.
 pub(super) const fn route_may_take(
     taken: usize,
-    free: usize,
+    free: Free,
     kept: usize,
     seats_max: usize,
 ) -> bool {
-    may_take(taken, free, ROUTE_SHARE)
-        && (free > kept || taken < seats_max.div_ceil(2) || taken < 2)
+    let may_compute = match free.computing {
+        Some(computing) => may_take(computing.ready, computing.spare, ROUTE_SHARE),
+        None => true,
+    };
+    may_compute
+        && may_take(taken, free.all, ROUTE_SHARE)
+        && (free.all > kept || taken < seats_max.div_ceil(2) || taken < 2)
 }
 
 /// Returns whether a client may take one more of the `free` seats for a route.
 #[inline]
-pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: usize) -> bool {
+pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: Free) -> bool {
     client.is_none_or(|client| {
-        may_take(seats_of(client, key), free, CLIENT_SHARE)
-            && may_take(client.all_seats(), free, CLIENT_TOTAL_SHARE)
+        let seats = seats_of(client, key);
+        may_take(seats, free.all, CLIENT_SHARE)
+            && free.computing.is_none_or(|Computing { spare, ready, taken }| {
+                // Its threads compute as much as the others of the route.
+                may_take(seats * ready / taken.max(1), spare, CLIENT_SHARE)
+            })
+            && may_take(client.all_seats(), free.all, CLIENT_TOTAL_SHARE)
     })
 }
 

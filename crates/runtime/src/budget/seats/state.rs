@@ -2,15 +2,45 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::processors::Processors;
 use super::request::SeatRequest;
 use super::rest::Rest;
 use super::route::RouteQueue;
+use super::share::Free;
 use crate::execution::key::ExecutionKey;
+
+/// What the seats of all routes amount to.
+pub(super) struct Counts {
+    pub(super) rest: Rest,
+    pub(super) processors: Processors,
+}
+
+impl Counts {
+    /// Records that a route now has `taken` seats, one more than before.
+    #[inline]
+    pub(super) fn note_taken(&mut self, key: ExecutionKey, taken: usize) {
+        self.rest.note_taken(key, taken);
+        self.processors.note_taken(key, taken);
+    }
+
+    /// Records that a route now has `taken` seats, one less than before.
+    #[inline]
+    pub(super) fn note_released(&mut self, key: ExecutionKey, taken: usize) {
+        self.rest.note_released(key);
+        self.processors.note_released(key, taken);
+    }
+
+    /// Returns the free seats as a route sees them that has `taken`.
+    #[inline]
+    pub(super) fn free_for(&self, key: ExecutionKey, taken: usize, free: usize) -> Free {
+        Free { all: free, computing: self.processors.for_route(key, taken) }
+    }
+}
 
 /// The counts and queues of all routes.
 pub(super) struct State<T> {
     pub(super) taken: usize,
-    pub(super) rest: Rest,
+    pub(super) counts: Counts,
     /// The taken seats of vital requests, which are not counted in `taken`.
     pub(super) vital: usize,
     /// The waiting requests that could be refused.
@@ -18,8 +48,10 @@ pub(super) struct State<T> {
     /// The waiting requests whose responses have begun. They do not count against the maximum.
     pub(super) begun: usize,
     /// Whether a waiting route had no seat to spare when it was last checked. The other waiting
-    /// routes wait for permits.
+    /// routes wait for permits or for processor time.
     pub(super) is_short: bool,
+    /// Whether a waiting route lacked nothing but processor time when it was last checked.
+    pub(super) is_limited: bool,
     pub(super) routes: HashMap<ExecutionKey, RouteQueue<T>>,
     /// The routes with waiting requests. The next one to serve is in front.
     pub(super) turns: VecDeque<ExecutionKey>,
@@ -27,14 +59,15 @@ pub(super) struct State<T> {
 }
 
 impl<T: SeatRequest> State<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(processors: Processors) -> Self {
         Self {
             taken: 0,
-            rest: Rest::new(),
+            counts: Counts { rest: Rest::new(), processors },
             vital: 0,
             waiting: 0,
             begun: 0,
             is_short: false,
+            is_limited: false,
             routes: HashMap::new(),
             turns: VecDeque::new(),
             is_closed: false,
@@ -59,9 +92,9 @@ impl<T: SeatRequest> State<T> {
 
     /// Releases a seat of a route.
     pub(super) fn release(&mut self, key: ExecutionKey) {
-        self.rest.note_released(key);
         if let Some(route) = self.routes.get_mut(&key) {
             route.taken -= 1;
+            self.counts.note_released(key, route.taken);
         }
         self.forget(key);
     }

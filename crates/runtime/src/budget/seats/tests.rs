@@ -115,8 +115,8 @@ fn leave(seats: &Seats<u32>, key: ExecutionKey, count: usize) -> usize {
 fn end_periods(seats: &Seats<u32>, count: u64) {
     for _ in 0..count {
         let mut state = seats.state.lock();
-        let ends = state.rest.period_ends();
-        assert!(state.rest.renew(ends));
+        let ends = state.counts.rest.period_ends();
+        assert!(state.counts.rest.renew(ends));
     }
 }
 
@@ -191,7 +191,11 @@ fn a_seat_that_is_exchanged_is_kept_for_its_route() {
     assert!(!seats.change((route(2), None), (route(1), None)), "a request of that route waits");
     seats.close();
     assert!(!seats.change((route(2), None), (route(1), None)), "three are taken, and one is kept");
-    assert_eq!(seats.state.lock().rest.kept(), 0, "a seat that is not exchanged is counted again");
+    assert_eq!(
+        seats.state.lock().counts.rest.kept(),
+        0,
+        "a seat that is not exchanged is counted again"
+    );
     end_periods(&seats, 2);
     assert!(seats.change((route(1), None), (route(3), None)));
 }
@@ -251,6 +255,7 @@ fn a_request_over_the_limit_is_returned_with_the_reason() {
             client: None,
             wait: None,
             permits: None,
+            lacks_processor: false,
             lacks_memory: false,
         }
     );

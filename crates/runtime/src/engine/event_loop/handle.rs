@@ -18,6 +18,7 @@ use crate::engine::handover::Resumed;
 use crate::engine::listener::Accepted;
 use crate::engine::task::Task;
 use crate::execution::key::{Route, RouteId};
+use crate::execution::looks::Looks;
 use crate::execution::probe;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
@@ -272,6 +273,10 @@ impl Watched for LoopHandle {
         drop(self.engine.spare.lock().take());
     }
 
+    fn look_at_calls(&self, looks: &mut Looks) -> bool {
+        self.engine.look_at_calls(looks)
+    }
+
     fn hand_over(&self, turn: u64, held: Duration) -> bool {
         // The thread is reserved before the loop is taken: a loop without a leader would not be
         // served.
@@ -306,6 +311,7 @@ impl Watched for LoopHandle {
                 key = key.index(),
                 "a handler did not return in time: its loop changes hands"
             );
+            self.engine.caught_first(key, self.leader());
             if self.engine.routes.caught(key, event_loop.route_mut(key), held) {
                 self.engine.counters.routes_learned.increment();
             }

@@ -248,11 +248,11 @@ impl Worker<'_> {
     /// well.
     #[inline(never)]
     fn has_seat_for(&mut self, route: Route, connection: &Connection) -> bool {
+        let client = connection.account.client();
         match &mut self.seat {
-            Some(_) if self.engine.seats.is_short() => false,
-            Some(seat) => seat.change(route, connection.account.client()),
+            Some(_) if self.engine.seats.would_overtake(route.key) => false,
+            Some(seat) => seat.change(route, client),
             None => {
-                let client = connection.account.client();
                 self.seat = Some(Seat::force(&self.engine, route.key, client));
                 true
             }

@@ -3,7 +3,6 @@
 
 use super::Worker;
 use crate::engine::connection::Connection;
-use crate::engine::seat::Seat;
 use crate::execution::lease::QUIET;
 use crate::protocol::http::Http;
 
@@ -20,7 +19,7 @@ impl Worker<'_> {
             || !engine.crowd.may_lease()
             || engine.pool.has_waiting_tasks()
             || engine.seats.is_short()
-            || self.seat.as_ref().is_some_and(Seat::is_vital)
+            || self.seat.as_ref().is_some_and(|seat| seat.is_vital() || seat.is_limited())
             || engine.is_draining()
         {
             return false;

@@ -138,11 +138,11 @@ fn run_leading(
             loop_handle.note_returned(turn);
             event_loop.handle().led_by(clocks.thread());
             lead_again(lead, event_loop);
-            note_caught(clocks, measure)
+            note_caught(clocks, engine, route, measure)
         }
         None => {
             loop_handle.note_returned(turn);
-            note_caught(clocks, measure)
+            note_caught(clocks, engine, route, measure)
         }
     };
     (result, call_outcome)
@@ -188,6 +188,7 @@ fn end_look(
     measure: Measure,
 ) -> CallOutcome {
     let Some((started, took, others)) = clocks.take_look() else { return CallOutcome::Inline };
+    engine.note_ran(route.key, took);
     let on_loop = event_loop.route_mut(route.key);
     let stands_for = match measure {
         Measure::Always => 1,
@@ -206,8 +207,17 @@ fn end_look(
 /// Keeps the times of a call that has lost its loop, if it was a sample.
 #[cold]
 #[inline(never)]
-fn note_caught(clocks: &mut Clocks, measure: Measure) -> CallOutcome {
-    let look = clocks.take_look().filter(|_| measure != Measure::Never);
+fn note_caught(
+    clocks: &mut Clocks,
+    engine: &Engine,
+    route: Route,
+    measure: Measure,
+) -> CallOutcome {
+    let look = clocks.take_look();
+    if let Some((_, took, _)) = look {
+        engine.note_ran(route.key, took);
+    }
+    let look = look.filter(|_| measure != Measure::Never);
     clocks.measured =
         look.map(|(started, took, _)| Measured { started, took, stands_for: 1, was_caught: true });
     CallOutcome::Blocked
@@ -235,6 +245,7 @@ fn run_following(
     }
     let is_back = if is_due {
         engine.crowd.add_busy(took.wall * CALLS_PER_CLOSE_SAMPLE);
+        engine.note_ran(route.key, took);
         engine.routes.record_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_SAMPLE))
     } else {
         engine.routes.ran_on_pool(route.key, CallTimes { waited: None, ran: None, ..took })

@@ -27,8 +27,8 @@ fn ready() -> Others {
 
 #[test]
 fn a_call_holds_its_thread_while_it_waits_and_while_it_computes_for_long() {
-    assert_eq!(closely(500, 999).held(), Some(micros(500)));
-    assert_eq!(closely(500, 1000).held(), Some(micros(1500)));
+    assert_eq!(closely(500, 199).held(), Some(micros(500)));
+    assert_eq!(closely(500, 200).held(), Some(micros(700)));
     assert_eq!(briefly(500).held(), None);
     // If the running time is unknown, all time without waiting counts as running.
     let took = CallTimes { ran: None, ..closely(500, 1000) };
@@ -55,7 +55,7 @@ fn on_the_pool_a_quick_call_holds_nothing_and_a_medium_one_is_unknown() {
     );
     assert_eq!(closely(14, 0).held_on_pool(), Some(Duration::ZERO));
     assert_eq!(closely(15, 0).held_on_pool(), Some(micros(15)));
-    assert_eq!(closely(15, 500).held_on_pool(), Some(micros(15)));
+    assert_eq!(closely(15, 199).held_on_pool(), Some(micros(15)));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_long_brief_sample_is_followed_by_four_close_ones() {
 #[test]
 fn a_route_that_computes_for_long_is_always_sampled_closely() {
     let mut route = known();
-    assert!(!route.record(closely(0, 500), ready(), PRICE));
+    assert!(!route.record(closely(0, 199), ready(), PRICE));
     assert_eq!((route.next_sample(), route.left), (Sample::Close, 0));
     assert!(!route.record(closely(0, 29), ready(), PRICE));
     assert_eq!(route.next_sample(), Sample::Brief);
@@ -119,8 +119,8 @@ fn a_call_that_waits_is_followed_by_thirty_two_close_samples() {
     for (took, follow) in [
         (closely(19, 0), 0),
         (closely(20, 0), SAMPLES_AFTER_WAIT),
-        (closely(0, 999), 0),
-        (closely(0, 1000), SAMPLES_AFTER_WAIT),
+        (closely(0, 199), 0),
+        (closely(0, 200), SAMPLES_AFTER_WAIT),
     ] {
         let mut route = known();
         route.record(took, ready(), PRICE);
@@ -270,7 +270,7 @@ fn samples_on_the_pool_count_quick_calls_and_skip_unknown_ones() {
     // The average changes by an eighth of the difference.
     assert_eq!(sample(briefly(10)), (false, 10_000, 437_500));
     assert_eq!(sample(briefly(500)), (false, 10_000, 437_500));
-    assert_eq!(sample(closely(37, 300)), (false, 0, 437_500 - 400_500 / 8));
+    assert_eq!(sample(closely(37, 199)), (false, 0, 437_500 - 400_500 / 8));
 }
 
 #[test]

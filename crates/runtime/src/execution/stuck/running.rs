@@ -156,6 +156,18 @@ impl Calls {
         found.into_iter().filter_map(describe).collect()
     }
 
+    /// Returns the calls that run on the pool and may not hold their threads for as long as they
+    /// want: the route of each, its thread, and since when it has been running, if the thread is
+    /// known.
+    pub(crate) fn on_pool(&self) -> impl Iterator<Item = (RouteId, u32, Instant)> {
+        self.slots().into_iter().filter_map(|slot| {
+            let seen = slot.current().filter(|seen| !seen.is_detached())?;
+            let is_ours = slot.registry.load(Ordering::Relaxed) == self.number;
+            let since = self.born + Duration::from_nanos(seen.since_ns);
+            (is_ours && slot.thread != 0).then_some((seen.route, slot.thread, since))
+        })
+    }
+
     fn find_running(&self, slots: &[Arc<ThreadSlot>], turn_of: TurnOf<'_>) -> Vec<Found> {
         let in_slots = slots.iter().filter_map(|slot| {
             let seen = slot.current()?;

@@ -15,13 +15,15 @@ struct Loop {
     leader: u32,
     /// Whether the call still holds the loop when it is taken.
     gives: AtomicBool,
+    /// Whether requests wait for what the watchdog will see.
+    is_limited: AtomicBool,
     taken: Mutex<Vec<(u64, Duration)>>,
 }
 
 impl Loop {
     fn led_by(leader: u32) -> Arc<Self> {
-        let (turn, gives) = (AtomicU64::new(0), AtomicBool::new(true));
-        Arc::new(Self { turn, leader, gives, taken: Mutex::default() })
+        let (turn, gives, is_limited) = (AtomicU64::new(0), true.into(), false.into());
+        Arc::new(Self { turn, leader, gives, is_limited, taken: Mutex::default() })
     }
 
     fn set(&self, turn: u64) {
@@ -50,6 +52,10 @@ impl Watched for Loop {
     fn reserve_leader(&self) {}
 
     fn release_leader(&self) {}
+
+    fn look_at_calls(&self, _: &mut Looks) -> bool {
+        self.is_limited.load(Ordering::Relaxed)
+    }
 
     fn hand_over(&self, turn: u64, held: Duration) -> bool {
         self.taken.lock().push((turn, held));
@@ -178,6 +184,20 @@ fn the_watchdog_parks_when_nothing_has_happened_for_a_while() {
     watcher.woke_up(woken_at);
     assert!(!watcher.is_quiet(woken_at + QUIET_TIME - Duration::from_nanos(1)));
     assert!(watcher.is_quiet(woken_at + QUIET_TIME));
+}
+
+#[test]
+fn the_watchdog_goes_on_while_requests_wait_for_what_it_sees() {
+    let (loops, crowd, start) = ([Loop::led_by(1)], Crowd::new(1), Instant::now());
+    let mut watcher = Watcher::new(&loops, &crowd, start);
+    let mut is_quiet_at = |millis: u32| {
+        watcher.check(start + millis * MILLI, works);
+        watcher.is_quiet(start + millis * MILLI)
+    };
+    loops[0].is_limited.store(true, Ordering::Relaxed);
+    assert!((3..500).step_by(3).all(|millis| !is_quiet_at(millis)));
+    loops[0].is_limited.store(false, Ordering::Relaxed);
+    assert!((500..620).any(is_quiet_at));
 }
 
 #[test]

@@ -1,0 +1,73 @@
+//! Tells the seats which routes compute, and how many of their threads are ready to run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::Engine;
+use super::task::Task;
+use crate::budget::seats::Ready;
+use crate::execution::key::ExecutionKey;
+use crate::execution::looks::{Candidate, Looks, OLD, OLD_IF_UNKNOWN, Share};
+use crate::execution::policy::CallTimes;
+use crate::execution::probe;
+
+impl Engine {
+    /// Records the times of a call that was measured.
+    #[inline]
+    pub(crate) fn note_ran(&self, key: ExecutionKey, took: CallTimes) {
+        if self.routes.note_ran(key, took) && sees_threads() {
+            self.seats.presume_computing(key);
+        }
+    }
+
+    /// Records that a call was caught on this thread. If it is the first one of its route, nothing
+    /// else is known of the route.
+    #[cold]
+    pub(crate) fn caught_first(&self, key: ExecutionKey, thread: u32) {
+        if self.routes.computes(key).is_none() && probe::is_at_work(thread) == Some(true) {
+            self.routes.set_ready(key, Share::ALL);
+            self.seats.presume_computing(key);
+        }
+    }
+
+    /// Looks at some of the calls that run on the pool. Called by the watchdog only. Returns
+    /// whether it must look again, even if nothing happens: requests wait for what it will see.
+    pub(crate) fn look_at_calls(self: &Arc<Self>, looks: &mut Looks) -> bool {
+        let Some(known) = self.seats.computing().filter(|_| sees_threads()) else { return false };
+        let mut running: HashMap<_, usize> = known.into_iter().map(|key| (key, 0)).collect();
+        let now = Instant::now();
+        let calls = self.calls.on_pool().filter(|(route, _, since)| {
+            let running = now.saturating_duration_since(*since);
+            match self.routes.computes(route.key) {
+                Some(true) => true,
+                Some(false) => running >= OLD,
+                None => running >= OLD_IF_UNKNOWN,
+            }
+        });
+        let calls: Vec<_> =
+            calls.map(|(route, thread, _)| Candidate { key: route.key, thread }).collect();
+        calls.iter().for_each(|call| *running.entry(call.key).or_default() += 1);
+        let seen = looks.look(&calls, probe::is_at_work);
+        let ready = |(key, running): (ExecutionKey, usize)| {
+            let share = self.routes.ready(key);
+            let share = seen.get(&key).map_or(share, |seen| share.after(*seen));
+            self.routes.set_ready(key, share);
+            let mostly_computes = share.is_large() && self.routes.computes(key) != Some(false);
+            Ready { key, threads: share.times(running), mostly_computes }
+        };
+        let ready: Vec<_> = running.into_iter().map(ready).collect();
+        if self.seats.note_ready(&ready) {
+            // Not here: the response to a refused request is code of the program, and may block.
+            let _ = self.pool.submit_urgent(Task::StartWaiting(Arc::clone(self)));
+        }
+        self.seats.are_limited()
+    }
+}
+
+/// Returns whether the system says what a thread does. Otherwise no route computes: what is known
+/// of its first call could never be put right.
+fn sees_threads() -> bool {
+    static SEES: OnceLock<bool> = OnceLock::new();
+    *SEES.get_or_init(|| probe::is_at_work(probe::thread_number()).is_some())
+}

@@ -1,0 +1,172 @@
+//! Handlers that compute share the processors with everybody else. So only as many of them run at
+//! a time as keep the processors busy, and those that wait run in any number.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::{Request, ServerConfig};
+use filoplume_tests::{Load, TestServer, eventually, one_at_a_time, site};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// How many clients call each route.
+const CLIENTS: usize = 100;
+
+/// A server whose routes count how many of their calls run at a time.
+struct Counted {
+    server: TestServer,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    running: AtomicUsize,
+    most: AtomicUsize,
+    /// Whether calls wait, or end, that computed before.
+    is_changed: AtomicBool,
+}
+
+impl Counted {
+    fn start() -> Self {
+        let counts = Arc::new(Counts::default());
+        let of_calls = Arc::clone(&counts);
+        let config = ServerConfig::default().queue_timeout(MS * 60_000);
+        let server = TestServer::with(config, move |request: Request| {
+            let path = request.path();
+            if path == "/computes" || path == "/changes" {
+                of_calls.runs(|| {
+                    if path == "/changes" && of_calls.is_changed.load(Ordering::SeqCst) {
+                        thread::sleep(MS * 50);
+                    } else {
+                        compute(MS * 5);
+                    }
+                });
+            } else if path == "/both" {
+                of_calls.runs(|| {
+                    compute(MS);
+                    thread::sleep(MS * 100);
+                });
+            }
+            site(request)
+        });
+        Self { server, counts }
+    }
+
+    fn load(&self, target: &'static str) -> Load {
+        Load::start(self.server.address(), CLIENTS, target)
+    }
+
+    /// Returns the maximum number of calls that run at a time, from now on for `time`.
+    fn most_within(&self, time: Duration) -> usize {
+        self.counts.most.store(0, Ordering::SeqCst);
+        thread::sleep(time);
+        self.counts.most.load(Ordering::SeqCst)
+    }
+}
+
+impl Counts {
+    fn runs(&self, call: impl FnOnce()) {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(running, Ordering::SeqCst);
+        call();
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Keeps its thread ready to run for about this time.
+fn compute(time: Duration) {
+    let end = Instant::now() + time;
+    while black_box(Instant::now()) < end {}
+}
+
+/// As many as the engine lets compute, those that each route may have in any case, and one for each
+/// loop, as a call of a known route may still run there.
+fn computing_max() -> usize {
+    let processors = thread::available_parallelism().unwrap().get();
+    4 * processors + 2 + processors
+}
+
+#[test]
+fn few_handlers_compute_at_a_time_and_all_are_answered() {
+    let _alone = one_at_a_time();
+    let counted = Counted::start();
+    let load = counted.load("/computes");
+    eventually("few handlers compute at a time", || {
+        counted.most_within(MS * 200) <= computing_max()
+    });
+    load.each_reaches(2);
+    load.stop();
+    assert_eq!(counted.server.metrics().overloaded, 0);
+}
+
+/// The first ones are not known to compute before they have returned, which takes a minute if all
+/// of them run at the same time.
+#[test]
+fn handlers_that_compute_for_long_are_found_while_they_run() {
+    let _alone = one_at_a_time();
+    let counts = Arc::new(Counts::default());
+    let of_calls = Arc::clone(&counts);
+    let config = ServerConfig::default().queue_timeout(MS * 60_000);
+    let server = TestServer::with(config, move |request: Request| {
+        if request.path() == "/long" {
+            of_calls.runs(|| {
+                while !of_calls.is_changed.load(Ordering::SeqCst) {
+                    compute(MS);
+                }
+            });
+        }
+        site(request)
+    });
+    let mut clients: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = server.client();
+            client.send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    eventually("several of them run", || counts.running.load(Ordering::SeqCst) > 2);
+    // The server has seen what they do by now.
+    thread::sleep(MS * 400);
+    clients.extend((0..80).map(|_| {
+        let mut client = server.client();
+        client.send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n");
+        client
+    }));
+    eventually("they wait", || server.metrics().waiting > 60);
+    assert!(counts.running.load(Ordering::SeqCst) < 40, "{:?}", counts.running);
+    counts.is_changed.store(true, Ordering::SeqCst);
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+}
+
+#[test]
+fn handlers_that_compute_and_wait_run_in_as_many_threads_as_keep_the_processors_busy() {
+    let _alone = one_at_a_time();
+    let counted = Counted::start();
+    let load = counted.load("/both");
+    // At least half of the clients are answered at a time: their handlers mostly wait.
+    eventually("most of the clients have a thread", || counted.most_within(MS * 300) > CLIENTS / 2);
+    load.each_reaches(3);
+    load.stop();
+}
+
+#[test]
+fn a_route_that_begins_to_wait_has_threads_for_all_and_one_that_computes_again_has_few() {
+    let _alone = one_at_a_time();
+    let counted = Counted::start();
+    let load = counted.load("/changes");
+    let few = || counted.most_within(MS * 200) <= computing_max();
+    eventually("few compute", few);
+    counted.counts.is_changed.store(true, Ordering::SeqCst);
+    eventually("nearly all wait at a time", || counted.most_within(MS * 200) > CLIENTS * 4 / 5);
+    counted.counts.is_changed.store(false, Ordering::SeqCst);
+    eventually("few compute again", few);
+    load.stop();
+}
