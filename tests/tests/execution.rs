@@ -122,7 +122,7 @@ fn a_contended_lock_moves_its_route_to_the_pool_under_load_only() {
         let lock = Mutex::new(());
         TestServer::with(ServerConfig::default().event_loops(2), move |request: Request| {
             let guard = lock.lock().unwrap();
-            compute(Duration::from_micros(200));
+            compute(Duration::from_micros(100));
             drop(guard);
             site(request)
         })
@@ -282,7 +282,7 @@ fn a_route_that_computes_is_not_mistaken_for_one_that_waits() {
     let _alone = one_at_a_time();
     eventually("it stays on the loops", || {
         let server = TestServer::start(|request: Request| {
-            compute(Duration::from_micros(200));
+            compute(Duration::from_micros(100));
             site(request)
         });
         let load = Load::start(server.address(), 4, "/computes");

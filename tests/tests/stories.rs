@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::hint::black_box;
 use std::io::Write as _;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use filoplume::extract::{Observed, RouteReport};
 use filoplume::prelude::*;
 use filoplume::pushed::Pushed;
 use filoplume::{Permits, RunningApp, ServerConfig};
-use filoplume_tests::{Client, Gate, eventually};
+use filoplume_tests::{Client, Gate, Load, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -161,6 +162,26 @@ fn a_refused_content_has_a_story_and_counts_for_its_route() {
         gate.open();
         app.shutdown();
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_request_of_a_route_that_computes_waited_for_a_processor() {
+    let app = App::new()
+        .get("/", || {
+            let end = Instant::now() + MS * 20;
+            while black_box(Instant::now()) < end {}
+        })
+        .route("/recent", get(|observed: Observed| stories(&observed)).vital())
+        .slow_after(MS * 50)
+        .start("127.0.0.1:0")
+        .unwrap();
+    let load = Load::start(app.local_addr(), 100, "/");
+    eventually("a story says so", || {
+        recent(&app).contains("waited for a processor, as calls of its route compute")
+    });
+    load.stop();
+    app.shutdown();
 }
 
 /// The handler has returned when it turns out that there is no thread for the rest.
