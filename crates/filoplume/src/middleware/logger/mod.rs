@@ -214,7 +214,8 @@ impl Logger {
         self
     }
 
-    /// Leaves out the query.
+    /// Leaves out the query, and that of the `Referer`: whoever follows a link on a page with a
+    /// secret in its address may send it.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -223,9 +224,12 @@ impl Logger {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("access.log");
     /// let logger = middleware::Logger::new().json().without_query().to(File::create(&path)?);
-    /// App::new().get("/reset", || "hi").with(logger).test().get("/reset?token=secret").send();
+    /// let app = App::new().get("/reset", || "hi").with(logger).test();
+    /// let request = app.get("/reset?token=secret");
+    /// request.header("referer", "https://example.com/reset?token=secret").send();
     /// let line = std::fs::read_to_string(&path)?;
     /// assert!(line.contains(r#""path":"/reset""#) && !line.contains("secret"));
+    /// assert!(line.contains(r#""referer":"https://example.com/reset""#));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use]
@@ -271,7 +275,11 @@ impl Logger {
             version: request.version(),
             peer: request.peer(),
             client: context.client_ip(request),
-            referer: header("referer"),
+            referer: header("referer").map(|mut referer| {
+                let end = referer.find(['?', '#']).filter(|_| !self.writes_query);
+                referer.truncate(end.unwrap_or(referer.len()));
+                referer
+            }),
             user_agent: header("user-agent"),
             trace_id: request.extensions().get().map(TraceContext::trace_id),
         }
