@@ -4,13 +4,14 @@
 
 mod config;
 mod process;
+mod programs;
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, Permissions};
 use std::hash::BuildHasher;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -19,7 +20,8 @@ use std::time::{Duration, Instant};
 
 use filoplume::{Error, Result};
 
-use self::process::{Owner, Process, postgres_folder};
+use self::process::{Process, postgres_folder};
+use self::programs::{instance, start_balancer, start_postgres, start_prometheus, start_redis};
 
 /// How often haproxy asks an instance whether it is ready, and after how many refusals it sends no
 /// more requests to it.
@@ -91,7 +93,7 @@ pub struct Stack {
     prometheus: Option<Process>,
     _balancer: Process,
     instances: [Option<Process>; 2],
-    redis: Process,
+    redis: Option<Process>,
     postgres: Option<Process>,
     options: Options,
     addresses: Addresses,
@@ -145,7 +147,7 @@ impl Stack {
             prometheus,
             _balancer: balancer,
             instances,
-            redis,
+            redis: Some(redis),
             postgres: Some(postgres),
             options,
             addresses,
@@ -291,13 +293,33 @@ impl Stack {
         self.options.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Lets Redis answer nothing, or answer again.
+    /// Stops Redis. Its connections are closed, and new ones are refused.
+    ///
+    /// # Errors
+    ///
+    /// If it does not end in time.
+    pub fn stop_redis(&mut self) -> Result<()> {
+        self.redis.take().map_or(Ok(()), |redis| redis.stop(PATIENCE))
+    }
+
+    /// Starts Redis again with its data, and returns when it answers.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start.
+    pub fn start_redis(&mut self) -> Result<()> {
+        self.redis = Some(start_redis(&self.options.folder, self.addresses.redis)?);
+        Ok(())
+    }
+
+    /// Lets Redis answer nothing, or answer again. Its connections stay open.
     ///
     /// # Errors
     ///
     /// If the signal cannot be sent.
     pub fn pause_redis(&self, is_paused: bool) -> Result<()> {
-        self.redis.signal(if is_paused { "STOP" } else { "CONT" })
+        let signal = if is_paused { "STOP" } else { "CONT" };
+        self.redis.as_ref().map_or(Ok(()), |redis| redis.signal(signal))
     }
 
     /// Waits until an instance is ready, and haproxy sends requests to it.
@@ -362,95 +384,6 @@ fn address(port: u16) -> Result<SocketAddr> {
         }
     }
     Err(Error::internal("no port is free"))
-}
-
-fn start_postgres(folder: &Path, address: SocketAddr) -> Result<Process> {
-    let programs = postgres_folder().ok_or_else(|| Error::not_found("PostgreSQL is missing"))?;
-    let (data, owner) = (folder.join("postgres"), Owner::of_postgres());
-    if !data.join("PG_VERSION").exists() {
-        fs::create_dir_all(&data)?;
-        if let Owner::Other { user, group } = owner {
-            chown(&data, Some(user), Some(group))?;
-        }
-        let mut initdb = owner.command(programs.join("initdb"));
-        initdb.args(["--auth=trust", "--username=app", "--encoding=UTF8", "--no-locale"]);
-        let output = initdb.arg("--pgdata").arg(&data).output()?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(Error::internal(format!("initdb failed: {text}")));
-        }
-    }
-    let mut command = owner.command(programs.join("postgres"));
-    command.arg("-D").arg(&data).arg("-p").arg(address.port().to_string());
-    command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
-    // The name of a transaction has its trace. Values of slow statements are not logged.
-    command.args(["-c", "log_line_prefix=%m [%p] %a ", "-c", "log_min_duration_statement=100ms"]);
-    command.args(["-c", "log_parameter_max_length=0"]);
-    // It closes its connections at SIGINT, and waits for clients at SIGTERM.
-    let mut process = Process::start("postgres", "INT", &mut command, folder)?;
-    let ready = || {
-        let arguments = ["-q", "-h", "127.0.0.1", "-p"];
-        let mut command = Command::new(programs.join("pg_isready"));
-        command.args(arguments).arg(address.port().to_string());
-        command.status().is_ok_and(|status| status.success())
-    };
-    wait_for("postgres", folder, Some(&mut process), ready)?;
-    Ok(process)
-}
-
-fn start_redis(folder: &Path, address: SocketAddr) -> Result<Process> {
-    let data = folder.join("redis");
-    fs::create_dir_all(&data)?;
-    let mut command = Owner::Same.command("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
-    // Sessions survive a restart of Redis.
-    command.args(["--save", "", "--appendonly", "yes", "--dir"]).arg(&data);
-    let mut process = Process::start("redis", "TERM", &mut command, folder)?;
-    wait_for("redis", folder, Some(&mut process), || {
-        exchange(address, "PING\r\nQUIT\r\n").is_some_and(|answer| answer.starts_with("+PONG"))
-    })?;
-    Ok(process)
-}
-
-fn instance(options: &Options, addresses: &Addresses, key: &str, index: usize) -> Result<Process> {
-    let mut command = Owner::Same.command(&options.program);
-    command
-        .arg("serve")
-        .arg(addresses.instances[index].to_string())
-        .env("INSTANCE", NAMES[index])
-        .env("CONSOLE", addresses.consoles[index].to_string())
-        // The database shows which instance a connection belongs to.
-        .env("PGAPPNAME", NAMES[index])
-        .env("DATABASE_URL", config::database_url(addresses.postgres))
-        .env("REDIS_URL", format!("redis://{}/", addresses.redis))
-        .env("UPLOADS", options.folder.join("uploads"))
-        .env("LAME_DUCK_MILLISECONDS", options.lame_duck.as_millis().to_string())
-        .env("SECRET_KEY", key)
-        .envs(options.environment.iter().map(|(name, value)| (name, value)));
-    Process::start(NAMES[index], "TERM", &mut command, &options.folder)
-}
-
-fn start_balancer(folder: &Path, addresses: &Addresses) -> Result<Process> {
-    let file = folder.join("haproxy.cfg");
-    fs::write(&file, config::haproxy(addresses.balancer, addresses.instances))?;
-    let mut command = Owner::Same.command("haproxy");
-    command.args(["-db", "-f"]).arg(file);
-    Process::start("haproxy", "TERM", &mut command, folder)
-}
-
-/// Starts Prometheus, if it is installed.
-fn start_prometheus(folder: &Path, addresses: &Addresses) -> Result<Option<Process>> {
-    if Command::new("prometheus").arg("--version").output().is_err() {
-        return Ok(None);
-    }
-    let file = folder.join("prometheus.yml");
-    fs::write(&file, config::prometheus(addresses.instances))?;
-    let mut command = Owner::Same.command("prometheus");
-    command
-        .arg(format!("--config.file={}", file.display()))
-        .arg(format!("--storage.tsdb.path={}", folder.join("prometheus").display()))
-        .arg(format!("--web.listen-address={}", addresses.prometheus));
-    Process::start("prometheus", "TERM", &mut command, folder).map(Some)
 }
 
 /// Waits until `is_done`. Fails if the process has ended, or after half a minute.

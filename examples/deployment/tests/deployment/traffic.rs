@@ -18,14 +18,51 @@ pub(crate) struct Traffic {
     clients: Vec<JoinHandle<Vec<String>>>,
 }
 
+/// What clients send again and again.
+#[derive(Clone, Debug)]
+struct Asked {
+    request: String,
+    /// The status of an answer that is as it should be.
+    status: u16,
+    pause: Duration,
+}
+
 impl Traffic {
-    pub(crate) fn start(address: SocketAddr, clients: usize, target: &'static str) -> Self {
+    pub(crate) fn start(address: SocketAddr, clients: usize, target: &str) -> Self {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n");
+        Self::of(address, clients, &Asked { request, status: 200, pause: Duration::ZERO })
+    }
+
+    /// Clients that write notes, each with a pause before the next one: there is a limit on the
+    /// rate of all of them together.
+    pub(crate) fn writing(
+        address: SocketAddr,
+        clients: usize,
+        cookie: &str,
+        pause: Duration,
+    ) -> Self {
+        let note = "{\"text\":\"one of many\"}";
+        let request = format!(
+            "POST /api/notes HTTP/1.1\r\nHost: t\r\nCookie: {cookie}\r\nContent-Type: \
+             application/json\r\nContent-Length: {}\r\n\r\n{note}",
+            note.len()
+        );
+        Self::of(address, clients, &Asked { request, status: 201, pause })
+    }
+
+    fn of(address: SocketAddr, clients: usize, asked: &Asked) -> Self {
         let (is_over, answered) = (Arc::default(), Arc::default());
         let clients = (0..clients).map(|_| {
             let (is_over, answered) = (Arc::clone(&is_over), Arc::clone(&answered));
-            thread::spawn(move || run(address, target, &is_over, &answered))
+            let asked = asked.clone();
+            thread::spawn(move || run(address, &asked, &is_over, &answered))
         });
         Self { clients: clients.collect(), is_over, answered }
+    }
+
+    /// Returns where the answers are counted that were as they should be.
+    pub(crate) fn counter(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.answered)
     }
 
     /// Waits until this many further requests are answered.
@@ -46,7 +83,7 @@ impl Traffic {
 
 fn run(
     address: SocketAddr,
-    target: &str,
+    asked: &Asked,
     is_over: &AtomicBool,
     answered: &AtomicUsize,
 ) -> Vec<String> {
@@ -54,9 +91,9 @@ fn run(
     let mut kept: Option<Client> = None;
     while !is_over.load(Ordering::Relaxed) {
         let mut client = kept.take().unwrap_or_else(|| Client::connect(address));
-        let sent = client.try_send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
+        let sent = client.try_send(&asked.request);
         match sent.map_err(|error| error.to_string()).and_then(|()| answer(&mut client)) {
-            Ok(response) if response.status == 200 => {
+            Ok(response) if response.status == asked.status => {
                 answered.fetch_add(1, Ordering::Relaxed);
                 if !response.closes() {
                     kept = Some(client);
@@ -65,6 +102,7 @@ fn run(
             Ok(response) => failures.push(format!("{response:?}")),
             Err(error) => failures.push(error),
         }
+        thread::sleep(asked.pause);
     }
     failures
 }
