@@ -68,14 +68,14 @@ impl TlsConnection {
         let received = std::mem::take(&mut self.received);
         let session = self.handshake.finish(received, &mut output).ok_or(ErrorKind::InvalidData)?;
         self.transport.secure(session);
-        self.transport.settle();
+        let _ = self.transport.settle();
         Ok(true)
     }
 
     /// Reads content. Then sends what the session has to answer, as a connection that waits does.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.transport.read(buffer);
-        self.transport.settle();
+        let _ = self.transport.settle();
         result
     }
 

@@ -179,7 +179,7 @@ impl Write for BlockingStream {
 
     fn flush(&mut self) -> io::Result<()> {
         // A socket has sent what it has taken. A session may have more to send.
-        if self.transport.settle() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        if self.transport.settle()? { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
 }
 

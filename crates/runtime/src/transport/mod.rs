@@ -259,12 +259,12 @@ impl Transport {
     /// Sends the transport's own data before the connection waits. Returns whether the socket did
     /// not take all of it. A plain socket has none.
     #[inline]
-    pub(crate) fn settle(&mut self) -> bool {
+    pub(crate) fn settle(&mut self) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if self.session.is_some() {
             return self.settle_session();
         }
-        false
+        Ok(false)
     }
 
     /// Tells the peer that the connection ends. Returns the same as [`settle`](Self::settle). A

@@ -189,15 +189,18 @@ impl Session {
         }
     }
 
-    /// Sends what the socket has not taken yet. Returns whether some is left.
-    pub(super) fn settle(&mut self, wire: &impl Wire) -> bool {
+    /// Sends what the socket has not taken yet. Returns whether some is left. An error must end the
+    /// connection: the poller does not report it again.
+    pub(super) fn settle(&mut self, wire: &impl Wire) -> io::Result<bool> {
         self.reply(wire);
-        // An error occurs again when the socket is used.
-        match self {
-            Self::Own(own) => drop(own.sending.push(wire)),
-            Self::Shared(shared) => drop(shared.sending.lock().push(wire)),
+        let pushed = match self {
+            Self::Own(own) => own.sending.push(wire),
+            Self::Shared(shared) => shared.sending.lock().push(wire),
+        };
+        match pushed {
+            Err(error) if !is_would_block(&error) => Err(error),
+            _ => Ok(self.unsent() > 0),
         }
-        self.unsent() > 0
     }
 
     /// Tells the peer that nothing more is sent. Returns whether the socket did not take it all.
@@ -212,7 +215,7 @@ impl Session {
                 shared.records.lock().seal_goodbye(&mut sending.records)
             }
         };
-        result.is_ok() && self.settle(wire)
+        result.is_ok() && self.settle(wire).unwrap_or(false)
     }
 
     /// Drops what the socket has not taken yet. Returns whether there was any.

@@ -38,8 +38,8 @@ impl Transport {
     }
 
     #[inline(never)]
-    pub(super) fn settle_session(&mut self) -> bool {
-        self.in_session(Session::settle).unwrap_or(false)
+    pub(super) fn settle_session(&mut self) -> io::Result<bool> {
+        self.in_session(Session::settle).unwrap_or(Ok(false))
     }
 
     #[cold]

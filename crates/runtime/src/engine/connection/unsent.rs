@@ -87,7 +87,7 @@ impl Unsent {
         // What the transport has taken and not yet sent.
         let before = transport.unsent();
         if before > 0 {
-            let is_left = transport.settle();
+            let is_left = transport.settle()?;
             self.pace.advance(before - transport.unsent().min(before), now);
             if is_left {
                 return Ok(Flushed::Some);

@@ -364,8 +364,8 @@ impl Worker<'_> {
         self.unload(&mut connection);
         #[cfg(feature = "tls")]
         self.charge_held(&mut connection);
-        let is_writing = connection.is_writing() | connection.transport.settle();
-        match connection.watch(is_writing) {
+        let settled = connection.transport.settle();
+        match settled.and_then(|is_left| connection.watch(is_left | connection.is_writing())) {
             Ok(()) => Break(Outcome::Parked(connection)),
             Err(error) => Break(self.give_up(connection, error)),
         }
