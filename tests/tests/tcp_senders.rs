@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{BufRead, BufReader, Read, Write, read_to_string};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::tcp::{Io, Protocol, SendError, Sender};
 use filoplume_runtime::{Peer, ServerConfig};
-use filoplume_tests::{DEADLINE, TestServer, eventually};
+use filoplume_tests::{DEADLINE, TestServer, eventually, receive};
 
 /// A protocol that gives its sender to the test.
 struct Pushed(mpsc::Sender<Sender>);
@@ -134,4 +136,59 @@ fn bytes_from_senders_are_sent_before_a_thread_gets_the_connection() {
     client.write_all(b"-").unwrap();
     assert_eq!(read_to_string(client).unwrap(), "letter thread");
     assert_eq!(sender.send("late"), Err(SendError::Closed));
+}
+
+/// A protocol that notifies itself again and again.
+struct AlwaysNotified {
+    over: Arc<AtomicBool>,
+    sender: Option<Sender>,
+}
+
+impl Protocol for AlwaysNotified {
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        if bytes == b"again" {
+            let sender = io.sender();
+            sender.notify();
+            self.sender = Some(sender);
+        } else {
+            io.send(bytes);
+        }
+        bytes.len()
+    }
+
+    fn notified(&mut self, _: &mut Io<'_>) {
+        if let Some(sender) = self.sender.as_ref().filter(|_| !self.over.load(Ordering::SeqCst)) {
+            sender.notify();
+        }
+    }
+
+    fn notified_may_block(&self) -> bool {
+        false
+    }
+}
+
+/// Regression: a loop that always had a message never polled its sockets.
+#[test]
+fn a_loop_with_a_message_at_any_time_serves_its_sockets() {
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&over);
+    let protocol = move |_: Peer| AlwaysNotified { over: Arc::clone(&is_over), sender: None };
+    let server = TestServer::raw(ServerConfig::default().event_loops(1), protocol);
+    let mut others = [server.stream(), server.stream()];
+    for other in &mut others {
+        other.write_all(b"echo").unwrap();
+        assert_eq!(receive(other, 4), b"echo");
+    }
+    let mut busy = server.stream();
+    busy.write_all(b"again").unwrap();
+    for _ in 0..20 {
+        for other in &mut others {
+            other.write_all(b"echo").unwrap();
+            assert_eq!(receive(other, 4), b"echo");
+        }
+        let mut newcomer = server.stream();
+        newcomer.write_all(b"new").unwrap();
+        assert_eq!(receive(&mut newcomer, 3), b"new");
+    }
+    over.store(true, Ordering::SeqCst);
 }

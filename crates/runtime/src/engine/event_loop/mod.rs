@@ -55,6 +55,9 @@ const FULL_BATCHES_MAX: u32 = 64;
 /// moved some hundred kilobytes in its turn, so the poll costs little in comparison.
 const YIELDED_MAX: usize = 4;
 
+/// As [`YIELDED_MAX`], for messages. Threads that fill bodies may send them without end.
+const MESSAGES_MAX: usize = 32;
+
 const WAKER: Token = Token(usize::MAX);
 
 /// Tokens from here on are listeners. No slab grows that large.
@@ -72,6 +75,7 @@ pub(crate) struct EventLoop {
     /// served first: a few that always have work must not keep the loop from polling.
     yielded: VecDeque<Yielded>,
     yielded_in_row: usize,
+    messages_in_row: usize,
     inbox: Receiver<Message>,
     slab: Slab<Connection>,
     deadlines: Deadlines,
@@ -149,6 +153,7 @@ impl EventLoop {
             ready: ReadyQueue::with_capacity(EVENTS_MAX),
             yielded: VecDeque::new(),
             yielded_in_row: 0,
+            messages_in_row: 0,
             inbox,
             slab: Slab::new(),
             deadlines: Deadlines::default(),
@@ -194,7 +199,9 @@ impl EventLoop {
         if let Some(turn) = self.accept(clock.now()) {
             return turn;
         }
-        while let Ok(message) = self.inbox.try_recv() {
+        while self.messages_in_row < MESSAGES_MAX {
+            let Ok(message) = self.inbox.try_recv() else { break };
+            self.messages_in_row += 1;
             if let Some(turn) = self.receive(message, clock.now()) {
                 return turn;
             }
@@ -402,7 +409,7 @@ impl EventLoop {
             return;
         }
         self.accepts_in_row = 0;
-        self.yielded_in_row = 0;
+        (self.yielded_in_row, self.messages_in_row) = (0, 0);
         // After a full batch more events may be pending. If the clock has jumped, every deadline
         // has passed, including those of connections whose events are still pending.
         let is_full = self.sort_events() == EVENTS_MAX && self.full_batches < FULL_BATCHES_MAX;

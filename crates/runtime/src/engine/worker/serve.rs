@@ -100,7 +100,11 @@ impl Worker<'_> {
         match connection.guest.step(self.buffers) {
             Step::Again => Continue(connection),
             Step::Read => self.read(connection, rounds),
-            Step::Flush => self.flush(connection),
+            Step::Flush => {
+                // Other threads may send as fast as the peer reads.
+                let connection = self.begin_round(connection, rounds)?;
+                self.flush(connection)
+            }
             Step::Wait => self.wait(connection),
             Step::Linger => self.linger(connection),
             Step::Close => {
@@ -183,8 +187,8 @@ impl Worker<'_> {
         event: Event,
         rounds: &mut u32,
     ) -> Flow {
-        // A protocol may cause these events without any input, so they count as a round.
-        if matches!(event, Event::Open | Event::Drained) {
+        // These events need no input, so they count as a round.
+        if matches!(event, Event::Open | Event::Drained | Event::Notified) {
             connection = self.begin_round(connection, rounds)?;
         }
         self.call_raw(connection, event)
