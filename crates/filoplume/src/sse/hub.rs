@@ -53,9 +53,35 @@ pub struct Hub {
 /// The last events.
 struct Recent {
     events: VecDeque<(String, Bytes)>,
+    /// How many events were removed from the front.
+    removed: u64,
     /// Differs in each process, so that an ID of an earlier one is not taken for one of this.
     prefix: u128,
     number: u64,
+}
+
+/// How often a history is copied before that is done with the lock.
+const COPIES_MAX: usize = 3;
+
+impl Recent {
+    fn new(prefix: u128) -> Self {
+        Self { events: VecDeque::new(), removed: 0, prefix, number: 0 }
+    }
+
+    /// Returns the kept events behind the one with this ID, or all if it is not kept any more, and
+    /// how many events there have been.
+    fn behind(&self, id: &str) -> (Vec<Bytes>, u64) {
+        let begin = self.events.iter().position(|(kept, _)| kept == id).map_or(0, |at| at + 1);
+        let until = self.removed + self.events.len() as u64;
+        (self.events.range(begin..).map(|(_, bytes)| bytes.clone()).collect(), until)
+    }
+
+    /// Returns all events but the first `count` that there have been. `None` if some of these are
+    /// not kept any more.
+    fn from(&self, count: u64) -> Option<Vec<Bytes>> {
+        let begin = usize::try_from(count.checked_sub(self.removed)?).ok()?;
+        Some(self.events.range(begin..).map(|(_, bytes)| bytes.clone()).collect())
+    }
 }
 
 impl Hub {
@@ -63,7 +89,7 @@ impl Hub {
     #[must_use]
     pub fn new() -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let recent = Recent { events: VecDeque::new(), prefix: started.as_millis(), number: 0 };
+        let recent = Recent::new(started.as_millis());
         Self {
             broadcast: Broadcast::new(SlowClients::default()),
             replay: 0,
@@ -155,19 +181,38 @@ impl Hub {
 
     fn subscribe_behind(&self, last: Option<&str>) -> EventStream {
         let (sender, stream) = channel_with(self.capacity);
-        // Locked until the client is added: an event must not fall between both.
-        let recent = self.recent.lock();
-        if let Some(last) = last {
-            let behind =
-                recent.events.iter().position(|(id, _)| *id == last).map_or(0, |at| at + 1);
-            let missed: Vec<&[u8]> =
-                recent.events.iter().skip(behind).map(|(_, bytes)| &**bytes).collect();
-            // In one piece, which is accepted however long it is.
-            let _ = sender.try_send(missed.concat());
+        match last {
+            Some(last) => self.subscribe_with_missed(last, sender),
+            None => self.broadcast.subscribe(sender),
         }
-        self.broadcast.subscribe(sender);
-        drop(recent);
         stream.keep_alive(self.keep_alive)
+    }
+
+    /// Adds a client that gets the events behind `last` first.
+    fn subscribe_with_missed(&self, last: &str, sender: pushed::Sender) {
+        for _ in 0..COPIES_MAX {
+            let (missed, copied_until) = self.recent.lock().behind(last);
+            // Copied without the lock: clients that all come back at once, each for a long history,
+            // would stop those who send.
+            let mut missed = missed.concat();
+            // Locked until the client is added: an event must not fall between both.
+            let recent = self.recent.lock();
+            if let Some(newer) = recent.from(copied_until) {
+                newer.iter().for_each(|event| missed.extend_from_slice(event));
+                return self.subscribe_after(missed, sender);
+            }
+            // So many were sent meanwhile that not all of them are kept. It is as if the client had
+            // come later.
+        }
+        let recent = self.recent.lock();
+        self.subscribe_after(recent.behind(last).0.concat(), sender);
+    }
+
+    /// Adds a client whose stream begins with these events. They are sent in one piece, which is
+    /// accepted however long it is.
+    fn subscribe_after(&self, events: Vec<u8>, sender: pushed::Sender) {
+        let _ = sender.try_send(events);
+        self.broadcast.subscribe(sender);
     }
 
     /// Sends an event to all clients. Returns what happened to those of this instance.
@@ -185,6 +230,7 @@ impl Hub {
         let bytes = event.encode();
         while recent.events.len() >= self.replay {
             recent.events.pop_front();
+            recent.removed += 1;
         }
         let id = event.id_text().unwrap_or_default().to_owned();
         recent.events.push_back((id, bytes.clone()));
@@ -225,5 +271,34 @@ impl fmt::Debug for Hub {
             .field("broadcast", &self.broadcast)
             .field("replay", &self.replay)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(recent: &mut Recent, events: std::ops::Range<u32>, replay: usize) {
+        for number in events {
+            if recent.events.len() == replay {
+                recent.events.pop_front();
+                recent.removed += 1;
+            }
+            recent.events.push_back((number.to_string(), Bytes::from(format!("{number};"))));
+        }
+    }
+
+    #[test]
+    fn what_is_sent_while_a_history_is_copied_is_neither_lost_nor_repeated() {
+        let mut recent = Recent::new(0);
+        kept(&mut recent, 0..10, 4);
+        let (missed, until) = recent.behind("7");
+        assert_eq!((missed.concat(), until), (b"8;9;".to_vec(), 10));
+        assert_eq!(recent.from(until).unwrap().concat(), b"");
+        kept(&mut recent, 10..14, 4);
+        assert_eq!(recent.from(until).unwrap().concat(), b"10;11;12;13;");
+        kept(&mut recent, 14..15, 4);
+        assert_eq!(recent.from(until), None, "10 is not kept any more");
+        assert_eq!(recent.behind("7").0.concat(), b"11;12;13;14;", "all that are kept");
     }
 }

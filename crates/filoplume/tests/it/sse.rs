@@ -1,6 +1,9 @@
 //! Server-sent events, without a socket.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use filoplume::broadcast::{Broadcast, Delivered, SlowClients};
@@ -89,6 +92,37 @@ fn events_without_an_id_get_one_that_is_found_again() {
     let missed = client.get("/feed").header("last-event-id", &first).send();
     assert!(missed.text().ends_with("data: second\n\n"));
     assert!(!missed.text().contains("data: first"));
+}
+
+/// What a client gets first is copied while others send.
+#[test]
+fn no_event_is_missing_or_repeated_between_the_kept_ones_and_the_new_ones() {
+    let hub = Hub::new().replay(20);
+    let sends = hub.clone();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&is_over);
+    let sender = std::thread::spawn(move || {
+        let mut count = 0_u32;
+        while !until.load(Ordering::Relaxed) {
+            sends.send(Event::new(format!("{count}{}", " ".repeat(1000))));
+            count += 1;
+            if count % 8 == 0 {
+                // What a client is sent has to end.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    let client = feed(&hub).test();
+    for _ in 0..300 {
+        let text = client.get("/feed").header("last-event-id", "unknown").send();
+        let data = text.text().lines().filter_map(|line| line.strip_prefix("data: "));
+        let numbers: Vec<u32> = data.map(|number| number.trim().parse().unwrap()).collect();
+        for pair in numbers.windows(2) {
+            assert_eq!(pair[0] + 1, pair[1], "{numbers:?}");
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    sender.join().unwrap();
 }
 
 #[test]
