@@ -1,5 +1,6 @@
 //! Apps called in process, by subject. They share one binary, because each binary has to be linked.
 
+mod cancelled_queries;
 mod client_address;
 mod conditional;
 mod console;

@@ -2,10 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::clock::TIMEOUT_MAX;
-use crate::service::latch::{Latch, Registered, Registration};
+use crate::service::latch::{Latch, Registered, Registration, Set};
+
+/// How often an interrupt is tried, and how long the first pause is. Each further one is twice as
+/// long: 1.3 s in all.
+const TRIES: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Tells a handler that nobody waits for its response any more: its client has closed the
 /// connection, or the server ends without waiting for the handler. Clones belong to the same
@@ -77,6 +83,9 @@ impl Cancel {
     ///
     /// At most four callbacks run at a time, so one should not take long.
     ///
+    /// Some interrupts have no effect if they come before what they should end, such as those of
+    /// SQLite and PostgreSQL. [`interruptible`](Self::interruptible) is for these.
+    ///
     /// ```
     /// use filoplume_runtime::Request;
     /// use std::io::Read;
@@ -94,6 +103,68 @@ impl Cancel {
     /// ```
     pub fn on_cancel(&self, callback: impl FnOnce() + Send + 'static) -> CallbackGuard {
         CallbackGuard::new(self.latch.register(callback))
+    }
+
+    /// Runs `work`, and calls `interrupt` when nobody waits for the response any more. Returns
+    /// `None` without running it if that is so already.
+    ///
+    /// An interrupt that comes a moment before the query that it should end has no effect in most
+    /// databases. So `interrupt` is called again, after pauses from 10 ms on, until `work` has
+    /// returned or 1.3 seconds have passed. It never runs after that: it cannot interrupt the next
+    /// user of the same connection. Otherwise it is called like a callback of
+    /// [`on_cancel`](Self::on_cancel).
+    ///
+    /// ```
+    /// use filoplume_runtime::Cancel;
+    ///
+    /// # struct Database;
+    /// # struct Interrupt;
+    /// # impl Interrupt { fn interrupt(&self) {} }
+    /// # impl Database {
+    /// #     fn get_interrupt_handle(&self) -> Interrupt { Interrupt }
+    /// #     fn count(&self) -> Result<u64, String> { Ok(17) }
+    /// # }
+    /// fn count(cancel: &Cancel, database: &Database) -> Result<u64, String> {
+    ///     let handle = database.get_interrupt_handle();   // that of `rusqlite`, for example
+    ///     cancel
+    ///         .interruptible(move || handle.interrupt(), || database.count())
+    ///         .ok_or("nobody waits for it")?
+    /// }
+    /// # use filoplume_runtime::{Body, Request};
+    /// # let request = Request::try_from(http::Request::get("/").body(Body::default()).unwrap());
+    /// # assert_eq!(count(&request.unwrap().cancel(), &Database), Ok(17));
+    /// ```
+    pub fn interruptible<T>(
+        &self,
+        mut interrupt: impl FnMut() + Send + 'static,
+        work: impl FnOnce() -> T,
+    ) -> Option<T> {
+        if self.is_cancelled() {
+            return None;
+        }
+        let ended = Arc::new(Latch::new());
+        let (caller, ends) = (thread::current().id(), Arc::clone(&ended));
+        let registered = self.on_cancel(move || {
+            // It was cancelled during the registration, and the work does not begin.
+            if thread::current().id() == caller {
+                return;
+            }
+            let mut pause = FIRST_PAUSE;
+            for _ in 0..TRIES {
+                interrupt();
+                if ends.wait_until(Instant::now() + pause) {
+                    return;
+                }
+                pause *= 2;
+            }
+        });
+        let guard = Ending { ended, _registered: registered };
+        if self.is_cancelled() {
+            return None;
+        }
+        let result = work();
+        drop(guard);
+        Some(result)
     }
 
     /// Waits until the request is cancelled, for `timeout` at most. Returns whether it is
@@ -115,6 +186,20 @@ impl Cancel {
 impl fmt::Debug for Cancel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cancel").field("is_cancelled", &self.is_cancelled()).finish()
+    }
+}
+
+/// Ends the interrupts of work that has ended.
+struct Ending {
+    ended: Arc<Latch>,
+    /// Dropped after the latch is set.
+    _registered: CallbackGuard,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let set = self.ended.set();
+        debug_assert_eq!(set, Set::Alone, "it has no callbacks");
     }
 }
 
@@ -160,5 +245,110 @@ impl CallbackGuard {
         if let Some(registration) = self.registration.take() {
             registration.keep();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Something that can be interrupted only while it runs, such as a connection to a database.
+    struct Work {
+        is_running: Latch,
+        interrupted: Latch,
+        tries: AtomicUsize,
+    }
+
+    impl Work {
+        fn new() -> Self {
+            let tries = AtomicUsize::new(0);
+            Self { is_running: Latch::new(), interrupted: Latch::new(), tries }
+        }
+
+        fn interrupt(&self) {
+            self.tries.fetch_add(1, Ordering::SeqCst);
+            if self.is_running.is_set() {
+                let _ = self.interrupted.set();
+            }
+        }
+
+        fn run(&self) -> bool {
+            let _ = self.is_running.set();
+            self.interrupted.wait_until(Instant::now() + Duration::from_secs(10))
+        }
+    }
+
+    fn cancel_with_runner() -> (Cancel, impl FnOnce() + Send) {
+        let latch = Arc::new(Latch::new());
+        let cancels = Arc::clone(&latch);
+        let run = move || {
+            if cancels.set() == Set::WithCallbacks {
+                assert_eq!(cancels.run_callbacks(), 0);
+            }
+        };
+        (Cancel::new(latch), run)
+    }
+
+    #[test]
+    fn an_interrupt_that_comes_too_early_comes_again() {
+        let (cancel, runs) = cancel_with_runner();
+        let work = Arc::new(Work::new());
+        let (interrupted, client) = (Arc::clone(&work), std::cell::Cell::new(None));
+        let result = cancel.interruptible(
+            move || interrupted.interrupt(),
+            || {
+                // The client goes before the query has begun.
+                client.set(Some(thread::spawn(runs)));
+                while work.tries.load(Ordering::SeqCst) == 0 {
+                    thread::yield_now();
+                }
+                work.run()
+            },
+        );
+        assert_eq!(result, Some(true));
+        client.take().unwrap().join().unwrap();
+        let tries = work.tries.load(Ordering::SeqCst);
+        assert!((2..=TRIES as usize).contains(&tries), "{tries}");
+        thread::sleep(FIRST_PAUSE * 3);
+        assert_eq!(work.tries.load(Ordering::SeqCst), tries, "it does not go on after the work");
+    }
+
+    #[test]
+    fn work_does_not_begin_if_nobody_waits_for_it() {
+        let (cancel, runs) = cancel_with_runner();
+        runs();
+        let result = cancel.interruptible(|| panic!("a test"), || panic!("a test"));
+        assert_eq!(result, None::<()>);
+    }
+
+    #[test]
+    fn an_interrupt_without_effect_gives_up() {
+        let (cancel, runs) = cancel_with_runner();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tries);
+        let interrupt = move || _ = counted.fetch_add(1, Ordering::SeqCst);
+        // The callbacks end although the work does not.
+        let result = cancel.interruptible(interrupt, || thread::spawn(runs).join().is_ok());
+        assert_eq!(result, Some(true));
+        assert_eq!(tries.load(Ordering::SeqCst), TRIES as usize);
+    }
+
+    #[test]
+    fn a_panic_of_the_work_ends_the_interrupts() {
+        let (cancel, runs) = cancel_with_runner();
+        let runner = std::cell::Cell::new(None);
+        let work = std::panic::AssertUnwindSafe(|| {
+            let _: Option<()> = cancel.interruptible(
+                || {},
+                || {
+                    runner.set(Some(thread::spawn(runs)));
+                    panic!("a test");
+                },
+            );
+        });
+        assert!(std::panic::catch_unwind(work).is_err());
+        runner.take().unwrap().join().unwrap();
     }
 }
