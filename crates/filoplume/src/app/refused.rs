@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use filoplume_runtime::{Refused, Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{Incomplete, Refused, Request, Response, ResponseBody, StatusCode};
 use http::Extensions;
 
 use super::BuiltApp;
@@ -45,6 +45,22 @@ impl BuiltApp {
             response: &|| self.render_refusal(refused, context),
         }
         .run(request)
+    }
+
+    /// Tells the middleware of a request that the engine has refused before it was complete. Runs
+    /// on an event loop.
+    pub(crate) fn incomplete(&self, incomplete: &Incomplete<'_>) {
+        let request = incomplete.request();
+        let asked = match request {
+            Some(request) => Asked::of(request, false),
+            None => Asked::preferring(ErrorFormat::Text),
+        };
+        let route = request.and_then(Request::route).and_then(|number| self.table.route(number));
+        let context = Context { router: self, settings: &self.settings, route, asked: &asked };
+        let of_route = route.map(|route| &*route.layers).unwrap_or_default();
+        for layer in self.layers.iter().chain(of_route) {
+            layer.incomplete(incomplete, context);
+        }
     }
 
     fn render_refusal(&self, refused: &Refused<'_>, context: Context<'_>) -> Response {

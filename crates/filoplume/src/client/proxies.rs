@@ -119,12 +119,13 @@ impl Proxies {
 
     /// Like [`client`](Self::client), but returns the address only.
     pub(crate) fn client_ip(&self, request: &Request) -> Option<IpAddr> {
-        match request.peer() {
-            Peer::Tcp(address) if !self.trusts(address.ip().to_canonical()) => {
-                Some(address.ip().to_canonical())
-            }
-            _ => self.client(request).ip(),
-        }
+        self.client_of_connection(request.peer()).or_else(|| self.client(request).ip())
+    }
+
+    /// Returns the client of a connection that comes from no trusted proxy.
+    pub(crate) fn client_of_connection(&self, peer: Peer) -> Option<IpAddr> {
+        let Peer::Tcp(address) = peer else { return None };
+        Some(address.ip().to_canonical()).filter(|ip| !self.trusts(*ip))
     }
 
     fn trusts_peer(&self, peer: Peer) -> bool {

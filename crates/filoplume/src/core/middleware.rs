@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use filoplume_runtime::{Request, Response, note_caught_panic};
+use filoplume_runtime::{Incomplete, Request, Response, note_caught_panic};
 
 use super::context::Context;
 use super::error::{Error, Result};
@@ -86,6 +86,42 @@ pub trait Middleware: Send + Sync + 'static {
     /// ```
     fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
         next.run(request)
+    }
+
+    /// Called when the server has refused a request before it was complete: it is malformed,
+    /// exceeds a limit, or did not arrive in time. Neither [`handle`](Self::handle) nor a handler
+    /// is called, and the response cannot be changed. For logs and counters. The default does
+    /// nothing.
+    ///
+    /// If the head was valid, the middleware of the route is told as well as that of the app. Under
+    /// a flood it is called for each such request, on an event loop, so it should not wait.
+    ///
+    /// ```
+    /// use filoplume::Context;
+    /// use filoplume::middleware::Incomplete;
+    /// use filoplume::prelude::*;
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// struct CountBad(Arc<AtomicU64>);
+    ///
+    /// impl Middleware for CountBad {
+    ///     fn handle(&self, request: Request, next: Next) -> Result<Response> {
+    ///         Ok(next.run(request))
+    ///     }
+    ///
+    ///     fn incomplete(&self, _: &Incomplete, _: Context) {
+    ///         self.0.fetch_add(1, Relaxed);
+    ///     }
+    /// }
+    ///
+    /// let bad = Arc::new(AtomicU64::new(0));
+    /// let app = App::new().get("/", || "hi").with(CountBad(Arc::clone(&bad)));
+    /// app.test().raw("GET  /  HTTP/1.1\r\n\r\n");
+    /// assert_eq!(bad.load(Relaxed), 1);
+    /// ```
+    fn incomplete(&self, incomplete: &Incomplete<'_>, context: Context<'_>) {
+        let _ = (incomplete, context);
     }
 
     /// Changes the options of a route, and declares which extensions the middleware adds to

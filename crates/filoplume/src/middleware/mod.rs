@@ -48,6 +48,7 @@ pub(crate) use csrf::{FIELD as CSRF_FIELD, HEADER as CSRF_HEADER};
 pub use decompression::Decompression;
 #[cfg(feature = "etag")]
 pub use etag::ETag;
+pub use filoplume_runtime::Incomplete;
 #[cfg(feature = "jwt")]
 pub use jwt::{Jwt, JwtAlgorithm, JwtError, JwtKey};
 pub use logger::Logger;

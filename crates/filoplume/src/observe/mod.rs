@@ -158,6 +158,13 @@ impl Observer {
         }
     }
 
+    /// Counts a request that was refused because of its content or its lateness.
+    pub(crate) fn incomplete(&self, route: Option<u32>, status: u16) {
+        if let Some(counts) = self.begin_request(route) {
+            counts.end(status);
+        }
+    }
+
     /// Adds the times of a request, and tells its story if it was slow or refused.
     pub(crate) fn measured(&self, exchange: &Exchange) {
         let Some(known) = self.known.get() else { return };

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use filoplume_runtime::{
-    Exchange, Monitor, Plan, Refused, Request, Response, ServerConfig, Service, Stopping, Stuck,
+    Exchange, Incomplete, Monitor, Plan, Refused, Request, Response, ServerConfig, Service,
+    Stopping, Stuck,
 };
 
 use crate::app::{BuiltApp, ServerTiming};
@@ -130,6 +131,15 @@ impl Service for AppService {
             ServerTiming::mark(&mut response);
         }
         Some(response)
+    }
+
+    fn incomplete(&self, incomplete: &Incomplete<'_>) {
+        if let (Some(observer), Some(request), Some(status)) =
+            (&self.app.settings.observer, incomplete.request(), incomplete.reason().status())
+        {
+            observer.incomplete(request.route(), status);
+        }
+        self.app.incomplete(incomplete);
     }
 
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {

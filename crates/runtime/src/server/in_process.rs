@@ -18,6 +18,7 @@ use crate::execution::key::Route;
 use crate::protocol::Step;
 use crate::protocol::http::{ContentPlan, Http, Responded, Streaming};
 use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
+use crate::service::incomplete::Incomplete;
 use crate::service::mailbox::WakeConnection;
 use crate::service::panics::take_caught;
 use crate::service::refused::{RETRY_AFTER, Refused};
@@ -143,10 +144,13 @@ impl Exchange<'_> {
                 let name = self.route_number.and_then(|number| self.service.route_name(number));
                 self.service.body_failed(name.as_deref(), &failed.error);
             }
+            Step::Linger => {
+                self.tell_of_incomplete();
+                return false;
+            }
             // The input or the connection ends, or another protocol follows. The remaining steps
             // belong to other guests.
             Step::Read
-            | Step::Linger
             | Step::Close
             | Step::Leave
             | Step::Flush
@@ -190,7 +194,7 @@ impl Exchange<'_> {
         loop {
             let decoded = match decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => decoded,
-                Err(error) => return self.http.refuse_content(error, buffers),
+                Err(error) => return self.http.refuse_content(error, request, buffers),
             };
             content.extend_from_slice(buffers.input.unread().get(decoded.data).unwrap_or_default());
             buffers.input.consume(decoded.consumed);
@@ -232,5 +236,12 @@ impl Exchange<'_> {
 
     fn collect(&mut self, buffers: &mut Buffers) {
         self.sent.append(&mut buffers.output);
+    fn tell_of_incomplete(&mut self) {
+        let (refusal, arrived) = (self.http.take_refusal(), self.http.take_arrived());
+        if let (Some(refusal), Some(arrived)) = (refusal, arrived) {
+            Incomplete::new(refusal, self.peer, &arrived, None).tell(self.service);
+        }
+    }
+
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod cancel;
 pub(crate) mod early_hints;
 pub(crate) mod exchange;
 pub(crate) mod file_body;
+pub(crate) mod incomplete;
 pub(crate) mod latch;
 pub(crate) mod mailbox;
 pub(crate) mod monitor;
@@ -31,6 +32,7 @@ use crate::config::ServerConfig;
 use crate::execution::stuck::report::Stuck;
 use crate::service::exchange::Exchange;
 use crate::service::monitor::Monitor;
+use crate::service::incomplete::Incomplete;
 pub(crate) use crate::service::plan::Content;
 pub use crate::service::plan::Plan;
 use crate::service::refused::Refused;
@@ -103,7 +105,7 @@ pub trait Service: Send + Sync + 'static {
     ///
     /// Runs on the event loop, under overload, possibly for every request: it must not block and
     /// should be cheap. A panic is contained. Malformed requests and requests that time out are
-    /// refused without it.
+    /// refused without it: see [`incomplete`](Self::incomplete).
     ///
     /// ```
     /// use filoplume_runtime::{Refused, Request, Response, Service};
@@ -126,6 +128,16 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Called when a response was cut short because the reader of its body failed or ended early.
+    /// Called when the engine has refused a request by itself before it was complete: it is
+    /// malformed, exceeds a limit, or did not arrive in time. No handler sees it, so this is where
+    /// it can be logged. Does nothing by default.
+    ///
+    /// Runs on the event loop, possibly for each connection of a flood: it must not block and
+    /// should be cheap. A panic is contained.
+    fn incomplete(&self, incomplete: &Incomplete<'_>) {
+        let _ = incomplete;
+    }
+
     /// The status was sent before that, so the peer notices only that the connection is closed.
     /// `route` is the [name of the route](Self::route_name). The default writes a warning to the
     /// log.

@@ -4,13 +4,20 @@ use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Entry;
+use super::request_info::RequestLine;
 use crate::log::escape;
 
 impl Entry<'_> {
     /// Formats the short line for people: `200 GET /notes 1.204ms`.
     pub(super) fn to_short(&self) -> String {
-        let mut line = format!("{} {} ", self.status.as_u16(), self.request.method);
-        escape(&mut line, &self.request.target);
+        let mut line = format!("{} ", self.status.as_u16());
+        match &self.request.line {
+            Some(RequestLine { method, target, .. }) => {
+                let _ = write!(line, "{method} ");
+                escape(&mut line, target);
+            }
+            None => line.push('-'),
+        }
         let _ = write!(line, " {:.1?}", self.duration);
         let mut separator = " (";
         for (name, us) in self.phases_us() {
@@ -33,9 +40,18 @@ impl Entry<'_> {
     pub(super) fn to_combined(&self) -> String {
         let request = self.request;
         let mut line = request.client.map_or_else(|| "-".to_owned(), |address| address.to_string());
-        let _ = write!(line, " - - [{}] \"{} ", Time::of(request.at).apache(), request.method);
-        escape(&mut line, &request.target);
-        let _ = write!(line, " {}\" {} ", request.version, self.status.as_u16());
+        let _ = write!(line, " - - [{}] \"", Time::of(request.at).apache());
+        match &request.line {
+            Some(RequestLine { method, target, version }) => {
+                let _ = write!(line, "{method} ");
+                escape(&mut line, target);
+                if let Some(version) = version {
+                    let _ = write!(line, " {version}");
+                }
+            }
+            None => line.push('-'),
+        }
+        let _ = write!(line, "\" {} ", self.status.as_u16());
         match self.bytes {
             Some(bytes) if bytes > 0 => {
                 let _ = write!(line, "{bytes}");
@@ -54,8 +70,8 @@ impl Entry<'_> {
     pub(super) fn to_json(&self) -> String {
         let request = self.request;
         let mut line = format!("{{\"time\":\"{}\"", Time::of(request.at).rfc3339());
-        json_text(&mut line, "method", Some(request.method.as_str()));
-        json_text(&mut line, "path", Some(&request.target));
+        json_text(&mut line, "method", request.line.as_ref().map(|line| line.method.as_str()));
+        json_text(&mut line, "path", request.line.as_ref().map(|line| &*line.target));
         json_text(&mut line, "route", self.route);
         let _ = write!(line, ",\"status\":{}", self.status.as_u16());
         if let Some(bytes) = self.bytes {
@@ -144,15 +160,17 @@ mod tests {
 
     use filoplume_runtime::{Method, Peer, StatusCode, Timing, Version};
 
-    use super::super::RequestInfo;
+    use super::super::request_info::RequestInfo;
     use super::*;
 
     fn request(target: &str, user_agent: &str) -> RequestInfo {
         RequestInfo {
             at: UNIX_EPOCH + Duration::from_millis(784_111_777_042),
-            method: Method::GET,
-            target: target.to_owned(),
-            version: Version::Http11,
+            line: Some(RequestLine {
+                method: Method::GET,
+                target: target.to_owned(),
+                version: Some(Version::Http11),
+            }),
             peer: Peer::Tcp("[2001:db8::1]:4711".parse().unwrap()),
             client: Some("192.0.2.1".parse().unwrap()),
             referer: None,

@@ -1,19 +1,20 @@
 //! An access log with one line per request.
 
 mod line;
+mod request_info;
 mod sent;
 
 use std::fmt;
 use std::io::Write;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use filoplume_runtime::{
-    Method, Peer, Request, Response, ResponseBody, StatusCode, Stopwatch, Timing, Version,
+    Incomplete, Method, Request, Response, ResponseBody, StatusCode, Stopwatch, Timing,
 };
 use parking_lot::Mutex;
 
+use self::request_info::RequestInfo;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
@@ -82,6 +83,24 @@ use crate::middleware::{RequestId, TraceContext, TraceId};
 /// requests: see [`App::metrics`](crate::App::metrics) and
 /// [`App::slow_after`](crate::App::slow_after).
 ///
+/// A request that the server refuses before it is complete has a line as well: it is malformed, too
+/// long or too late (`400`, `408`, `413` and the like). If its head was not valid, the line has the
+/// method and path as far as they can be told, and `-` otherwise.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use std::fs::File;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("access.log");
+/// let logger = middleware::Logger::new().combined().to(File::create(&path)?);
+/// let client = App::new().get("/", || "hi").with(logger).test();
+/// client.raw("GET /a HTTP/9.9\r\nHost: a\r\n\r\n");
+/// let line = std::fs::read_to_string(&path)?;
+/// assert!(line.contains(r#""GET /a" 505 -"#), "{line}");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// The content of an error is added further out, so its length is not known here. The logger does
 /// not see outer middleware, so add it first, or after [`Tracing`](super::Tracing) and
 /// [`RequestIds`](super::RequestIds).
@@ -127,20 +146,6 @@ struct Entry<'a> {
     trace_id: Option<TraceId>,
     /// The message for the peer and all causes, in one line; or why the response was broken off.
     error: Option<&'a str>,
-}
-
-/// The logged properties of a request, collected before it is passed on.
-struct RequestInfo {
-    at: SystemTime,
-    method: Method,
-    target: String,
-    version: Version,
-    peer: Peer,
-    client: Option<IpAddr>,
-    /// Only set if the format has these fields.
-    referer: Option<String>,
-    user_agent: Option<String>,
-    trace_id: Option<TraceId>,
 }
 
 impl Logger {
@@ -260,30 +265,6 @@ impl Logger {
         self.is_timed = true;
         self
     }
-
-    fn request_info(&self, request: &Request, context: Context<'_>) -> RequestInfo {
-        let header = |name| match self.output.format {
-            Format::Short => None,
-            Format::Combined | Format::Json => {
-                request.headers().get(name).map(|value| String::from_utf8_lossy(value).into_owned())
-            }
-        };
-        RequestInfo {
-            at: SystemTime::now(),
-            method: request.method().clone(),
-            target: if self.writes_query { request.target() } else { request.path() }.to_owned(),
-            version: request.version(),
-            peer: request.peer(),
-            client: context.client_ip(request),
-            referer: header("referer").map(|mut referer| {
-                let end = referer.find(['?', '#']).filter(|_| !self.writes_query);
-                referer.truncate(end.unwrap_or(referer.len()));
-                referer
-            }),
-            user_agent: header("user-agent"),
-            trace_id: request.extensions().get().map(TraceContext::trace_id),
-        }
-    }
 }
 
 impl Output {
@@ -318,11 +299,12 @@ impl Middleware for Logger {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let started = Instant::now();
         let context = next.context();
-        let info = self.request_info(&request, context);
+        let info = RequestInfo::of(self, &request, context);
+        let is_head = *request.method() == Method::HEAD;
         let stopwatch = request.stopwatch();
         let mut response = run_catching_panics(request, next);
         let timing = stopwatch.as_ref().map(Stopwatch::timing);
-        if info.method != Method::HEAD && sent::is_streamed(&response) {
+        if !is_head && sent::is_streamed(&response) {
             let begun = sent::Begun { started, answered: Instant::now(), timing };
             sent::log_when_sent(&self.output, info, context, begun, &mut response);
             return Ok(response);
@@ -344,7 +326,7 @@ impl Middleware for Logger {
 
     fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
         let (context, refused) = (next.context(), next.refused());
-        let mut info = self.request_info(request, context);
+        let mut info = RequestInfo::of(self, request, context);
         info.trace_id = next.extensions().get().map(TraceContext::trace_id);
         let response = next.run(request);
         let timing = refused.timing();
@@ -362,6 +344,27 @@ impl Middleware for Logger {
             request: &info,
         });
         response
+    }
+
+    fn incomplete(&self, incomplete: &Incomplete<'_>, context: Context<'_>) {
+        let reason = incomplete.reason();
+        let timing = incomplete.timing();
+        let request = match incomplete.request() {
+            Some(request) => RequestInfo::of(self, request, context),
+            None => RequestInfo::of_incomplete(self, incomplete, context),
+        };
+        let status = reason.status().and_then(|status| StatusCode::from_u16(status).ok());
+        self.output.log(&Entry {
+            request: &request,
+            status: status.unwrap_or(StatusCode::BAD_REQUEST),
+            route: context.route(),
+            bytes: Some(0),
+            duration: timing.map(|timing| timing.total()).unwrap_or_default(),
+            timing,
+            request_id: None,
+            trace_id: None,
+            error: Some(&format!("refused: {reason}")),
+        });
     }
 
     // Adds nothing to requests.
@@ -400,15 +403,16 @@ fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
 
 impl Entry<'_> {
     fn send_event(&self) {
-        let RequestInfo { method, target, peer, client, .. } = self.request;
+        let RequestInfo { line, peer, client, .. } = self.request;
+        let line = line.as_ref();
         let client = client.map(tracing::field::display);
         let [head_us, content_us, turn_us, queue_us, computing_us, waiting_us, write_us] =
             self.phases_us().map(|(_, us)| us);
         // Texts are recorded unescaped: escaping is up to the subscriber.
         tracing::info!(
             target: "filoplume::access",
-            method = method.as_str(),
-            path = target.as_str(),
+            method = line.map(|line| line.method.as_str()),
+            path = line.map(|line| line.target.as_str()),
             route = self.route,
             status = self.status.as_u16(),
             bytes = self.bytes,

@@ -14,9 +14,8 @@ use crate::buffers::OUTPUT_BYTES;
 use crate::engine::cancel::watch_client;
 use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
-use crate::engine::exchange::{Call, ReplyTo};
+use crate::engine::exchange::ReplyTo;
 use crate::engine::seat::Seat;
-use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::RouteSource;
 use crate::protocol::http::{ContentPlan, Http, Responded};
@@ -394,16 +393,6 @@ impl Worker<'_> {
         self.go_on(flow)
     }
 
-    /// Refuses a request that waited, then continues with its connection.
-    #[cold]
-    pub(crate) fn refuse_waiting(&mut self, call: Call) -> Outcome {
-        let work = Work::Call(Box::new(call));
-        let full = self.engine.seats.why(work.key(), &work);
-        let Work::Call(call) = work else { return Outcome::Moved };
-        let flow = self.refuse_full(*call, &full);
-        self.go_on(flow)
-    }
-
     /// Sends the program's response, then continues with the connection.
     pub(crate) fn finish(&mut self, mut response: Response, reply_to: ReplyTo) -> Outcome {
         let flow = self.respond_rare(reply_to, &mut response);
@@ -411,7 +400,7 @@ impl Worker<'_> {
     }
 
     /// Continues with a connection whose response has begun.
-    fn go_on(&mut self, flow: Flow) -> Outcome {
+    pub(super) fn go_on(&mut self, flow: Flow) -> Outcome {
         let mut connection = match flow {
             Continue(connection) => connection,
             Break(outcome) => return outcome,

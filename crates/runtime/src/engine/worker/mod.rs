@@ -348,7 +348,7 @@ impl Worker<'_> {
     #[inline(never)]
     pub(super) fn put_cold(&mut self, mut outcome: Outcome) {
         if let Outcome::Closed(connection) = &mut outcome {
-            self.note_refusal(connection);
+            let _ = self.note_refusal(connection);
             self.end_broken(connection);
             self.end_raw(connection);
             self.end_lease(connection);

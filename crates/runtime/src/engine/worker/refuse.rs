@@ -14,10 +14,11 @@ use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::LoopHandle;
 use crate::engine::exchange::{AnswerTo, Asker, Call, ReplyTo};
+use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::protocol::http::{Phase, Streaming};
-use crate::service::Site;
 use crate::service::body::{StreamLeft, Streamed};
+use crate::service::incomplete::Incomplete;
 use crate::service::refused::{RETRY_AFTER, Refused};
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -50,14 +51,22 @@ impl Worker<'_> {
         match answer_to {
             AnswerTo::Connection(reply_to) => self.overloaded(request, reply_to, &refused),
             AnswerTo::Guest(Asker { loop_handle, site, slot, .. }) => {
-                let (own, call_outcome) = self.ask_service(&refused, &site, &loop_handle, &request);
-                if call_outcome == CallOutcome::Blocked {
-                    self.buffers.clock.refresh();
-                }
+                let mut own = None;
+                self.run_apart(&loop_handle, &mut || own = refused.ask(&*site.service, &request));
                 slot.fill(own.unwrap_or_else(|| refused.empty()));
                 Break(Outcome::Moved)
             }
         }
+    }
+
+    /// Refuses a request that waited, then continues with its connection.
+    #[cold]
+    pub(crate) fn refuse_waiting(&mut self, call: Call) -> Outcome {
+        let work = Work::Call(Box::new(call));
+        let full = self.engine.seats.why(work.key(), &work);
+        let Work::Call(call) = work else { return Outcome::Moved };
+        let flow = self.refuse_full(*call, &full);
+        self.go_on(flow)
     }
 
     fn overloaded(
@@ -169,34 +178,45 @@ impl Worker<'_> {
         let now = Instant::now();
         let timing = http.measures().then(|| http.timing_until_call(now, now));
         let refused = &refused.timed(timing);
-        let loop_handle = Arc::clone(connection.loop_handle());
-        let (own, call_outcome) = self.ask_service(refused, &site, &loop_handle, request);
-        if call_outcome == CallOutcome::Blocked {
-            self.buffers.clock.refresh();
-            if let Some(event_loop) = &mut self.lead {
-                // Other threads have led the loop meanwhile.
-                event_loop.apply_missed(connection);
-            }
-        }
+        let mut own = None;
+        self.run_about(connection, &mut || own = refused.ask(&*site.service, request));
         own
     }
 
-    /// Asks a service for its own response, with the loop in its slot meanwhile.
-    fn ask_service(
-        &mut self,
-        refused: &Refused<'_>,
-        site: &Site,
-        loop_handle: &LoopHandle,
-        request: &Request,
-    ) -> (Option<Response>, CallOutcome) {
+    /// Tells the service of a request that was refused before it was complete.
+    #[cold]
+    pub(super) fn tell_of_incomplete(&mut self, connection: &mut Connection, refusal: Refusal) {
+        let peer = connection.peer;
+        let Some(http) = connection.guest.as_http_mut() else { return };
+        let (Some(arrived), Some(site)) = (http.take_arrived(), http.shared_site()) else { return };
+        let now = Instant::now();
+        let timing = http.measures().then(|| http.timing_until_call(now, now));
+        let incomplete = Incomplete::new(refusal, peer, &arrived, timing);
+        self.run_about(connection, &mut || incomplete.tell(&*site.service));
+    }
+
+    /// Runs code of a service about a refused request of a connection.
+    fn run_about(&mut self, connection: &mut Connection, code: &mut dyn FnMut()) {
+        let loop_handle = Arc::clone(connection.loop_handle());
+        if self.run_apart(&loop_handle, code) != CallOutcome::Blocked {
+            return;
+        }
+        if let Some(event_loop) = &mut self.lead {
+            // Other threads have led the loop meanwhile.
+            event_loop.apply_missed(connection);
+        }
+    }
+
+    /// Runs code of a service about a refused request, with the loop in its slot meanwhile.
+    fn run_apart(&mut self, loop_handle: &LoopHandle, code: &mut dyn FnMut()) -> CallOutcome {
         // All refusals are one route of their own: what they cost says nothing about the handlers.
         let route = Route::learned(ExecutionKey::of_refusals());
-        let mut own = None;
         let Self { engine, lead, clocks, .. } = self;
-        let (_, call_outcome) = run_rare(lead, clocks, engine, loop_handle, route, &mut || {
-            own = refused.ask(&*site.service, request);
-        });
-        (own, call_outcome)
+        let (_, call_outcome) = run_rare(lead, clocks, engine, loop_handle, route, code);
+        if call_outcome == CallOutcome::Blocked {
+            self.buffers.clock.refresh();
+        }
+        call_outcome
     }
 
     pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {

@@ -232,15 +232,17 @@ impl Worker<'_> {
 
     /// Counts a refusal that the guest has recorded.
     #[cold]
-    pub(super) fn note_refusal(&self, connection: &mut Connection) {
-        if let Some(refusal) = connection.guest.take_refusal() {
-            self.engine.refusals.note(refusal, connection.peer);
-        }
+    pub(super) fn note_refusal(&self, connection: &mut Connection) -> Option<Refusal> {
+        let refusal = connection.guest.take_refusal()?;
+        self.engine.refusals.note(refusal, connection.peer);
+        Some(refusal)
     }
 
     /// Shuts down the write direction, and continues to read what the peer still sends.
     fn linger(&mut self, mut connection: Box<Connection>) -> Flow {
-        self.note_refusal(&mut connection);
+        if let Some(refusal) = self.note_refusal(&mut connection) {
+            self.tell_of_incomplete(&mut connection, refusal);
+        }
         let mut connection = self.flush_last(connection)?;
         let ended = connection.transport.shutdown(Shutdown::Write);
         let mut connection = self.check(connection, ended)?;

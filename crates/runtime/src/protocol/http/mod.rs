@@ -30,6 +30,7 @@ use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service::Site;
 use crate::service::body::Streamed;
+use crate::service::incomplete::Arrived;
 use crate::service::request::Request;
 use crate::service::response::{Response, Upgrade};
 use measuring::Measuring;
@@ -55,6 +56,8 @@ pub(crate) struct Http {
     /// Why the peer is refused, until it is reported.
     refusal: Option<Refusal>,
     /// The measurement of the current exchange, if there is one.
+    /// What had arrived of the request that is refused.
+    arrived: Option<Box<Arrived>>,
     measuring: Option<Box<Measuring>>,
 }
 
@@ -122,6 +125,7 @@ impl Http {
             head: HeadDeadline::First,
             refusal: None,
             measuring: None,
+            arrived: None,
         }
     }
 
@@ -165,7 +169,8 @@ impl Http {
             }
             Ok(None) => None,
             Err(error) => {
-                self.refuse(error, buffers);
+                let arrived = Arrived::line_of(buffers.input.unread());
+                self.refuse(error, arrived, buffers);
                 None
             }
         }
@@ -314,14 +319,21 @@ impl Http {
     /// Called when the deadline has passed. Answers an incomplete request with a `408`, and closes.
     /// If `is_stuck`, the peer does not read its output, so nothing more is sent.
     pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
-        let owes_answer = match &self.stage {
-            Stage::Head => !buffers.input.is_empty(),
-            Stage::Receiving(_) => true,
-            _ => false,
+        let begun = match std::mem::replace(&mut self.stage, Stage::Head) {
+            Stage::Head if !buffers.input.is_empty() => {
+                Some(Arrived::line_of(buffers.input.unread()))
+            }
+            Stage::Receiving(receiving) => Some(Arrived::Head(receiving.request)),
+            stage => {
+                self.stage = stage;
+                None
+            }
         };
-        if owes_answer && !is_stuck {
+        // It is owed an answer.
+        if let Some(arrived) = begun.filter(|_| !is_stuck) {
             let (date, out) = (buffers.clock.date(), &mut buffers.output);
             self.messages.write_refusal(StatusCode::REQUEST_TIMEOUT, date, None, out);
+            self.arrived = Some(Box::new(arrived));
             self.refusal = Some(Refusal::Late);
             self.close(CloseReason::Error, true);
         } else {
@@ -360,9 +372,10 @@ impl Http {
 
     /// Refuses the peer's input: writes the response and closes. The input after it is ignored.
     #[cold]
-    fn refuse(&mut self, error: ParseError, buffers: &mut Buffers) {
+    fn refuse(&mut self, error: ParseError, arrived: Arrived, buffers: &mut Buffers) {
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
         self.messages.write_refusal(error.status_code(), date, None, out);
+        self.arrived = Some(Box::new(arrived));
         self.refusal = Some(Refusal::Request(error));
         self.close(CloseReason::Refused(error), true);
     }
@@ -405,6 +418,11 @@ impl Http {
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
     }
+    /// Takes what had arrived of a request that is refused.
+    pub(crate) fn take_arrived(&mut self) -> Option<Box<Arrived>> {
+        self.arrived.take()
+    }
+
 
     fn close(&mut self, reason: CloseReason, lingers: bool) {
         self.messages.close(reason);

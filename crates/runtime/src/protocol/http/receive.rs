@@ -21,6 +21,7 @@ use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service;
 use crate::service::body::{Body, StreamLeft, Streamed};
+use crate::service::incomplete::Arrived;
 use crate::service::request::Request;
 
 /// A request whose content is being collected.
@@ -186,9 +187,7 @@ impl Http {
         let decoder = match ContentDecoder::new(framing, accepted_max, &config.limits) {
             Ok(decoder) => decoder,
             Err(error) => {
-                self.messages.content_refused(error);
-                self.refuse(error, buffers);
-                return;
+                return self.refuse_content(error, request, buffers);
             }
         };
         // A content that has arrived completely needs no stream, whatever the plan says.
@@ -271,7 +270,11 @@ impl Http {
                     return self.stream(buffers);
                 }
                 Err(error) => {
-                    self.refuse_content(error, buffers);
+                    if let Stage::Receiving(receiving) =
+                        std::mem::replace(&mut self.stage, Stage::Head)
+                    {
+                        self.refuse_content(error, receiving.request, buffers);
+                    }
                     return Step::Again;
                 }
             }
@@ -352,7 +355,7 @@ impl Http {
         };
         let Receiving { request, route, decoder, content, charge, beyond, .. } = *receiving;
         if !matches!(beyond, Beyond::Streamed) {
-            self.refuse_content(ParseError::ContentTooLong, buffers);
+            self.refuse_content(ParseError::ContentTooLong, request, buffers);
             return Step::Again;
         }
         let owes_continue =
@@ -387,9 +390,15 @@ impl Http {
         self.stage = Stage::Receiving(Box::new(receiving));
     }
 
-    pub(crate) fn refuse_content(&mut self, error: ParseError, buffers: &mut Buffers) {
+    /// Refuses a content, and its request with it.
+    pub(crate) fn refuse_content(
+        &mut self,
+        error: ParseError,
+        request: Request,
+        buffers: &mut Buffers,
+    ) {
         self.messages.content_refused(error);
-        self.refuse(error, buffers);
+        self.refuse(error, Arrived::Head(request), buffers);
     }
 
     /// Takes back the rest of a streamed content after the response. `None` means that the content
