@@ -100,7 +100,12 @@ impl Client {
         Self::over_tcp(socket.into()).unwrap()
     }
 
-    fn over_tcp(stream: TcpStream) -> io::Result<Self> {
+    /// Returns a client with this connection.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the system.
+    pub fn over_tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(DEADLINE))?;

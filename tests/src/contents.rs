@@ -9,6 +9,16 @@ pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| (n * 31 + n / 251).to_le_bytes()[0]).collect()
 }
 
+/// Bytes that stay as long if they are compressed.
+pub fn incompressible(length: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
 /// Returns the content in chunks of at most `chunk` bytes, and the last chunk.
 pub fn chunked(content: &[u8], chunk: usize) -> Vec<u8> {
     let mut encoded = Vec::new();

@@ -32,7 +32,7 @@ mod wait;
 pub use browser::Browser;
 pub use child::{Child, Example, free_address, installed};
 pub use client::{Client, Ended, Framing, Response, ask, reset};
-pub use contents::{Buffered, Streamed, chunked, pattern};
+pub use contents::{Buffered, Streamed, chunked, incompressible, pattern};
 pub use gate::{Gate, gated};
 pub use latency::{GoodClient, Latencies};
 pub use load::{Load, one_at_a_time};

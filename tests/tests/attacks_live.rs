@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_tests::attack::{Attack, Crowd, Site, UPGRADE};
-use filoplume_tests::{Client, eventually_within};
+use filoplume_tests::{Client, eventually_within, incompressible};
 use flate2::{Compress, Compression, FlushCompress};
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
@@ -52,16 +52,6 @@ fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     frame.extend([0; 4]);
     frame.extend(content);
     frame
-}
-
-/// Bytes that stay as long if they are compressed.
-fn incompressible(length: usize) -> Vec<u8> {
-    let mut state = 1_u32;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.to_be_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(length).collect()
 }
 
 #[test]

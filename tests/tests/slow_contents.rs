@@ -263,8 +263,8 @@ fn an_eighth_of_the_threads_have_upgraded_connections_of_one_client() {
     eventually("all of them have threads", || server.metrics().upgraded == THREADS as u64 / 8);
     let mut one_more = server.client();
     ask(&mut one_more);
-    assert_eq!(one_more.response().status, 101);
-    one_more.is_closed();
+    assert_eq!(one_more.response().status, 503);
+    one_more.is_alive();
     assert_eq!(refused(&server), 1);
     drop(upgraded.pop());
     eventually("its place is free", || {

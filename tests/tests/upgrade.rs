@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{ErrorKind, Read, Write};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{BlockingStream, Request, Response, ServerConfig};
+use filoplume_runtime::{BlockingStream, Exchange, Plan, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, TestServer, eventually, site};
 
 const UPGRADE: &str =
@@ -120,22 +120,75 @@ fn upgraded(server: &TestServer, count: usize) -> Vec<Client> {
 
 #[test]
 fn upgraded_connections_hold_half_of_the_threads_at_most() {
-    let gate = Gate::new();
-    let server = TestServer::with(ServerConfig::default().threads_max(8), {
-        let gate = gate.clone();
-        move |request: Request| {
-            if request.wants_upgrade().is_none() {
-                return site(request);
-            }
-            let gate = gate.clone();
-            let mut response = Response::upgrade(move |_| gate.pass());
-            response.add_header("upgrade", "echo").unwrap();
-            response
+    for (measures, runs_on_pool) in [(false, false), (false, true), (true, false), (true, true)] {
+        half_of_the_threads(measures, runs_on_pool);
+    }
+}
+
+/// Upgrades that wait at a gate.
+struct Gated {
+    gate: Gate,
+    measures: bool,
+    runs_on_pool: bool,
+    statuses: Arc<Mutex<Vec<u16>>>,
+}
+
+impl Service for Gated {
+    fn plan(&self, request: &mut Request) -> Plan {
+        let has_upgrade = request.wants_upgrade().is_some();
+        let plan =
+            if self.runs_on_pool && has_upgrade { Plan::new().on_pool() } else { Plan::new() };
+        if self.measures { plan.timed() } else { plan }
+    }
+
+    fn call(&self, request: Request) -> Response {
+        if request.wants_upgrade().is_none() {
+            return site(request);
         }
-    });
+        let gate = self.gate.clone();
+        let mut response = Response::upgrade(move |_| gate.pass());
+        for (name, value) in
+            [("upgrade", "echo"), ("sec-websocket-accept", "x"), ("x-request-id", "17")]
+        {
+            response.add_header(name, value).unwrap();
+        }
+        response
+    }
+
+    fn measures(&self) -> bool {
+        self.measures
+    }
+
+    fn answered(&self, response: &mut Response, _: &mut Exchange) {
+        self.statuses.lock().unwrap().push(response.status().as_u16());
+    }
+}
+
+fn half_of_the_threads(measures: bool, runs_on_pool: bool) {
+    let (gate, statuses) = (Gate::new(), Arc::new(Mutex::new(Vec::new())));
+    let service =
+        Gated { gate: gate.clone(), measures, runs_on_pool, statuses: Arc::clone(&statuses) };
+    let server = TestServer::with(ServerConfig::default().threads_max(8), service);
     let _held = upgraded(&server, 4);
     gate.holds(4);
-    upgraded(&server, 1)[0].is_closed();
+    // The client learns it before the other protocol begins, and may ask again.
+    let mut refused = server.client();
+    for _ in 0..2 {
+        refused.send(UPGRADE);
+        let response = refused.response();
+        assert_eq!(response.status, 503);
+        assert_eq!(response.header("retry-after"), Some("1"));
+        assert_eq!(response.header("x-request-id"), Some("17"), "it is the same request");
+        for name in ["upgrade", "sec-websocket-accept"] {
+            assert_eq!(response.header(name), None, "{name}");
+        }
+    }
+    refused.is_alive();
+    let expected = if measures { vec![101, 101, 101, 101, 503, 503] } else { vec![] };
+    let mut seen = statuses.lock().unwrap().clone();
+    seen.retain(|status| *status != 200);
+    assert_eq!(seen, expected, "the service is told what the client gets");
+    assert_eq!(server.metrics().upgraded, 4);
     server.client().is_alive();
     gate.open();
     eventually("all threads are free", || server.metrics().held_streams == 0);
@@ -301,8 +354,16 @@ fn an_upgrade_that_finds_no_thread_does_not_hang() {
     eventually("some are refused for want of a thread", || server.metrics().overloaded >= 1);
     server.client().is_alive();
     gate.open();
-    for client in &mut clients {
-        client.read_until_end();
-    }
+    let refused = clients
+        .iter_mut()
+        .filter_map(|client| match client.response().status {
+            101 => {
+                client.read_until_end();
+                None
+            }
+            status => Some(status),
+        })
+        .collect::<Vec<u16>>();
+    assert!(!refused.is_empty() && refused.iter().all(|status| *status == 503), "{refused:?}");
     server.client().is_alive();
 }

@@ -4,10 +4,11 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use filoplume_runtime::pushed::Pushed;
 use filoplume_runtime::{Request, Response, ServerConfig};
-use filoplume_tests::{Framing, TestServer, eventually};
+use filoplume_tests::{Client, Framing, TestServer, eventually};
 
 /// A service whose bodies are written by the closure that the path selects.
 #[allow(clippy::needless_pass_by_value, reason = "a service takes its request")]
@@ -71,6 +72,47 @@ fn a_closure_that_writes_gets_a_503_if_no_thread_is_free() {
     });
     drop(closed);
     eventually("a thread is free again", || server.client().get("/").status == 200);
+}
+
+/// Bodies without end.
+#[allow(clippy::needless_pass_by_value, reason = "a service takes its request")]
+fn endless(_: Request) -> Response {
+    let mut response = Response::default();
+    response.set_pushed(Pushed::written(|out| {
+        loop {
+            out.write_all(&[b'x'; 1000])?;
+        }
+    }));
+    response
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off_while_threads_are_scarce() {
+    let server = TestServer::with(ServerConfig::default().threads_max(8), endless);
+    let ask = || {
+        let mut client = server.client();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        client
+    };
+    let mut reader = ask();
+    let read = |reader: &mut Client| reader.read_some(1 << 16).unwrap() > 0;
+    let mut lazy: Vec<_> = (0..2).map(|_| ask()).collect();
+    eventually("three threads write", || server.metrics().held_streams == 3);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert!(read(&mut reader));
+    }
+    assert_eq!(server.metrics().held_streams, 3, "there are threads for others");
+    lazy.push(ask());
+    eventually("half of the threads write", || server.metrics().held_streams == 4);
+    let mut refused = ask();
+    assert_eq!(refused.read_head_only().unwrap().status, 503, "and no more");
+    let begun = Instant::now();
+    while server.metrics().held_streams > 3 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "a client is cut off");
+        assert!(read(&mut reader), "it is not the one that reads");
+    }
+    assert!(read(&mut reader));
 }
 
 #[test]

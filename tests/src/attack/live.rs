@@ -1,13 +1,25 @@
 //! The routes of the attacked app whose connections live: sockets, a room, and event streams.
 
-use std::time::Duration;
+use std::hint::black_box;
+use std::io::Write;
+use std::time::{Duration, Instant};
 
 use filoplume::prelude::App;
+use filoplume::pushed::Pushed;
 use filoplume::sse::{Hub, LastEventId};
-use filoplume::websocket::{CloseCode, Message, Room, Socket, WebSocketUpgrade};
+use filoplume::websocket::{BlockingSocket, CloseCode, Message, Room, Socket, WebSocketUpgrade};
 
 /// How long `/impatient` and `/closing` wait for their peers.
 const SOON: Duration = Duration::from_millis(200);
+
+/// What `/written` writes: more than all buffers on the way hold.
+const PIECES: usize = 1024;
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// What `/computed` writes, and how long it computes before each piece, and `/computes` for each
+/// message.
+const COMPUTED_PIECES: usize = 4;
+const COMPUTES: Duration = Duration::from_millis(5);
 
 /// The head of a handshake behind its first line. It offers compression.
 pub const UPGRADE: &str = "HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -45,6 +57,39 @@ impl Live {
                 .close_timeout(SOON)
                 .on_open(|socket: &Socket| socket.close(CloseCode::NORMAL, "enough"))
         })
+        .websocket("/on-thread", |upgrade: WebSocketUpgrade| {
+            upgrade.on_thread(|socket: &mut BlockingSocket| {
+                while let Some(message) = socket.receive()? {
+                    socket.send(message)?;
+                }
+                std::io::Result::Ok(())
+            })
+        })
+        .websocket("/computes", |upgrade: WebSocketUpgrade| {
+            upgrade.on_thread(|socket: &mut BlockingSocket| {
+                while let Some(message) = socket.receive()? {
+                    compute();
+                    socket.send(message)?;
+                }
+                std::io::Result::Ok(())
+            })
+        })
+        .get("/written", || {
+            Pushed::written(|out| (0..PIECES).try_for_each(|_| out.write_all(&[b'x'; PIECE_BYTES])))
+        })
+        .get("/computed", || {
+            Pushed::written(|out| {
+                (0..COMPUTED_PIECES).try_for_each(|_| {
+                    compute();
+                    out.write_all(&[b'x'; 8 * 1024])
+                })
+            })
+        })
         .get("/feed", move |last: LastEventId| hub.subscribe(&last))
     }
+}
+
+fn compute() {
+    let end = Instant::now() + COMPUTES;
+    while black_box(Instant::now()) < end {}
 }

@@ -127,7 +127,18 @@ impl Site {
     /// Connects one more attacker, with a blocking socket whose timeout is the deadline of tests.
     #[track_caller]
     pub fn attacker(&self, index: usize) -> TcpStream {
-        let stream = crowd::connect(self.address(), index);
+        Self::attacker_at(self.address(), index)
+    }
+
+    /// As [`attacker`](Self::attacker), at the address for TLS.
+    #[track_caller]
+    pub fn tls_attacker(&self, index: usize) -> TcpStream {
+        Self::attacker_at(self.tls_address(), index)
+    }
+
+    #[track_caller]
+    fn attacker_at(address: SocketAddr, index: usize) -> TcpStream {
+        let stream = crowd::connect(address, index);
         stream.set_nonblocking(false).expect("an option of every system");
         stream.set_read_timeout(Some(crate::DEADLINE)).expect("an option of every system");
         stream

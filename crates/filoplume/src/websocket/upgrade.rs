@@ -197,6 +197,10 @@ impl WebSocketUpgrade {
     /// # app.test();
     /// ```
     ///
+    /// The sockets on threads have at most half of
+    /// [`threads_max`](crate::ServerConfig::threads_max), and those of one client an eighth. Where
+    /// there is no thread, the client gets a `503` instead of the socket.
+    ///
     /// # Errors
     ///
     /// If the origin is refused, as the response.

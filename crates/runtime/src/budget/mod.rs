@@ -25,3 +25,4 @@ pub(crate) mod spool;
 pub(crate) mod streams;
 pub(crate) mod thresholds;
 pub(crate) mod throttle;
+pub(crate) mod turns;

@@ -50,8 +50,8 @@ pub enum Refusal {
     /// connections](crate::ServerConfig::connections_per_client_max): the new one is closed.
     ClientConnections,
     /// The maximum of threads already [waits for the
-    /// client](crate::ServerConfig::connections_per_client_max): `503` for a content that its
-    /// handler reads as it arrives, a closed connection for an upgrade.
+    /// client](crate::ServerConfig::connections_per_client_max): `503` for an upgrade, and for a
+    /// content that its handler reads as it arrives.
     ClientThreads,
     /// The connection does not begin with a valid [PROXY
     /// header](crate::ServerBuilder::proxy_protocol): it is closed.

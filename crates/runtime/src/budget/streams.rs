@@ -1,11 +1,13 @@
 //! Threads that may wait for their peers. They run handlers that read a content while it arrives,
-//! or that own an upgraded connection.
+//! that own an upgraded connection, or that write a response body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::budget::clients::{ClientConnection, HeldThread};
 use crate::budget::refusal::Refusal;
+use crate::budget::turns::Turns;
 
 /// From one thread in this many on, the loop collects more of a content before its handler starts.
 /// Threads are then for peers that send.
@@ -17,15 +19,21 @@ const FULL_SHARE: usize = 2;
 /// One client may hold one thread in this many, if clients are counted.
 const CLIENT_SHARE: usize = 8;
 
+/// How long a peer may do nothing while threads are scarce: longer than the second that a peer has
+/// that sends a content.
+pub(crate) const PRESSED_SILENCE: Duration = Duration::from_secs(2);
+
 /// The open streams.
 #[derive(Debug)]
 pub(crate) struct Streams {
     threads_max: usize,
     open: AtomicUsize,
-    /// Those of upgraded connections.
-    upgraded: AtomicUsize,
+    /// Those of upgraded connections, and of bodies that are written.
+    lasting: AtomicUsize,
     /// Responses whose bodies are pushed. They need no thread.
     pushed: AtomicUsize,
+    /// For code that writes bodies or owns a connection.
+    turns: Arc<Turns>,
     read: AtomicU64,
     written: AtomicU64,
 }
@@ -46,10 +54,11 @@ pub(crate) struct OpenStream {
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A content, or a client that takes a response.
+    /// A content.
     Content,
-    /// The peer of a connection that a request has upgraded.
-    Upgraded,
+    /// The peer of a connection that a request has upgraded, or the client of a body that is
+    /// written.
+    Lasting,
     /// The peer of a connection of a raw service, whose threads may all be used for that.
     Raw,
 }
@@ -59,8 +68,9 @@ impl Streams {
         Arc::new(Self {
             threads_max,
             open: AtomicUsize::new(0),
-            upgraded: AtomicUsize::new(0),
+            lasting: AtomicUsize::new(0),
             pushed: AtomicUsize::new(0),
+            turns: Turns::of_this_machine(),
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
         })
@@ -75,10 +85,10 @@ impl Streams {
         self.open_as(connection, Kind::Content)
     }
 
-    /// As [`open`](Self::open), for a thread that owns a connection. Those of upgraded connections
-    /// have a maximum together, because they do not end by themselves, and other requests need
-    /// threads.
-    pub(crate) fn open_detached(
+    /// As [`open`](Self::open), for a thread that owns a connection or writes a body. Those of
+    /// upgraded connections and written bodies have a maximum together, because they may last for
+    /// long, and other requests need threads.
+    pub(crate) fn open_lasting(
         self: &Arc<Self>,
         connection: Option<&Arc<ClientConnection>>,
         is_of_raw_service: bool,
@@ -86,14 +96,14 @@ impl Streams {
         if is_of_raw_service {
             return self.open_as(connection, Kind::Raw).ok_or(Refusal::ClientThreads);
         }
-        let has_place = self.upgraded.fetch_add(1, Ordering::Relaxed) < self.share();
+        let has_place = self.lasting.fetch_add(1, Ordering::Relaxed) < self.share();
         let opened = if has_place {
-            self.open_as(connection, Kind::Upgraded).ok_or(Refusal::ClientThreads)
+            self.open_as(connection, Kind::Lasting).ok_or(Refusal::ClientThreads)
         } else {
             Err(Refusal::Overloaded)
         };
         if opened.is_err() {
-            self.upgraded.fetch_sub(1, Ordering::Relaxed);
+            self.lasting.fetch_sub(1, Ordering::Relaxed);
         }
         opened
     }
@@ -149,9 +159,14 @@ impl OpenStream {
     pub(crate) fn is_pressed(&self) -> bool {
         let open = self.streams.open.load(Ordering::Relaxed);
         match self.kind {
-            Kind::Content | Kind::Upgraded => open >= self.streams.share(),
+            Kind::Content | Kind::Lasting => open >= self.streams.share(),
             Kind::Raw => open >= self.streams.threads_max,
         }
+    }
+
+    /// Returns the turns for the code of this stream. A raw service has the processors for itself.
+    pub(crate) fn turns(&self) -> Option<&Arc<Turns>> {
+        (self.kind != Kind::Raw).then_some(&self.streams.turns)
     }
 
     /// Counts bytes that the stream has read.
@@ -168,8 +183,8 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.streams.open.fetch_sub(1, Ordering::Relaxed);
-        if self.kind == Kind::Upgraded {
-            self.streams.upgraded.fetch_sub(1, Ordering::Relaxed);
+        if self.kind == Kind::Lasting {
+            self.streams.lasting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -188,7 +203,7 @@ mod tests {
     #[test]
     fn upgraded_connections_hold_half_of_the_threads() {
         let streams = Streams::new(16);
-        let upgrade = || streams.open_detached(None, false);
+        let upgrade = || streams.open_lasting(None, false);
         let mut open: Vec<_> = (0..8).map(|_| upgrade().unwrap()).collect();
         assert!(open[0].is_pressed());
         assert_eq!(upgrade().unwrap_err(), Refusal::Overloaded);
@@ -202,10 +217,10 @@ mod tests {
     #[test]
     fn connections_of_a_raw_service_may_hold_all_threads() {
         let streams = Streams::new(16);
-        let open: Vec<_> = (0..16).map(|_| streams.open_detached(None, true).unwrap()).collect();
+        let open: Vec<_> = (0..16).map(|_| streams.open_lasting(None, true).unwrap()).collect();
         assert!(open[0].is_pressed());
         drop(open.into_iter().next());
-        let open = streams.open_detached(None, true).unwrap();
+        let open = streams.open_lasting(None, true).unwrap();
         assert!(!open.is_pressed());
     }
 
@@ -213,12 +228,12 @@ mod tests {
     fn a_client_at_its_limit_takes_no_place_of_upgraded_connections() {
         let streams = Streams::new(8);
         let client = Arc::new(Clients::new(100)).admit("192.0.2.1".parse().unwrap()).unwrap();
-        let _first = streams.open_detached(client.as_ref(), false).unwrap();
+        let _first = streams.open_lasting(client.as_ref(), false).unwrap();
         for _ in 0..8 {
-            let refused = streams.open_detached(client.as_ref(), false);
+            let refused = streams.open_lasting(client.as_ref(), false);
             assert_eq!(refused.unwrap_err(), Refusal::ClientThreads);
         }
-        assert!(streams.open_detached(None, false).is_ok());
+        assert!(streams.open_lasting(None, false).is_ok());
     }
 
     #[test]

@@ -63,7 +63,7 @@ use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route, RouteId};
-use crate::service::blocking_stream::BlockingStream;
+use crate::service::blocking_stream::{OnThread, ReservedThread};
 use crate::service::request::Request;
 use crate::service::tcp::{Ask, Closed, Protocol};
 #[cfg(feature = "tls")]
@@ -158,7 +158,9 @@ pub(crate) enum Successor {
     Guest(Guest),
     /// A pool thread, which becomes the only user of the connection. It counts against the key,
     /// and has the name of the route.
-    Thread(Box<dyn FnOnce(BlockingStream) + Send>, ExecutionKey, RouteId),
+    Thread(OnThread, ExecutionKey, RouteId),
+    /// As [`Thread`](Self::Thread), and the thread is reserved.
+    Reserved(ReservedThread),
 }
 
 impl Guest {

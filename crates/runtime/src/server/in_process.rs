@@ -220,9 +220,11 @@ impl Exchange<'_> {
         take_caught();
         if let ResponseBody::Pushed(body) = response.body_mut() {
             if let Some(run) = body.take_run() {
-                thread::spawn(run);
+                thread::spawn(move || run(None));
             }
         }
+        // The other protocol does not begin.
+        response.reserve_thread(|_| Some(Box::new(|_| false)));
         let responded = self.http.respond(&mut response, route, stream, buffers, self.config);
         self.collect(buffers);
         if let Responded::Large(content) = responded {
@@ -234,8 +236,6 @@ impl Exchange<'_> {
         }
     }
 
-    fn collect(&mut self, buffers: &mut Buffers) {
-        self.sent.append(&mut buffers.output);
     fn tell_of_incomplete(&mut self) {
         let (refusal, arrived) = (self.http.take_refusal(), self.http.take_arrived());
         if let (Some(refusal), Some(arrived)) = (refusal, arrived) {
@@ -243,5 +243,7 @@ impl Exchange<'_> {
         }
     }
 
+    fn collect(&mut self, buffers: &mut Buffers) {
+        self.sent.append(&mut buffers.output);
     }
 }

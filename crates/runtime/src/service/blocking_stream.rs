@@ -8,15 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::budget::descriptors::HeldDescriptor;
-use crate::budget::streams::OpenStream;
+use crate::budget::streams::{OpenStream, PRESSED_SILENCE};
+use crate::budget::turns::Turn;
 use crate::transport::{Transport, is_would_block};
 
 /// How long a read waits before it checks whether threads are scarce.
 const TICK: Duration = Duration::from_secs(1);
-
-/// How many of these waits a peer may be silent while threads are scarce: more than the second that
-/// a peer has that sends a content.
-const PRESSED_TICKS: u32 = 2;
 
 /// A connection that one thread owns: reads and writes block. Bytes that the peer sent behind its
 /// upgrade request are read first. It is given to the handlers of
@@ -30,9 +27,9 @@ const PRESSED_TICKS: u32 = 2;
 /// The connection stays usable. A handler that returns the error closes it.
 ///
 /// The connections that requests have upgraded hold at most half of
-/// [`threads_max`](crate::ServerConfig::threads_max) together. Further ones are closed after their
-/// `101`. A raw service may use all threads. While that many threads wait for peers, a read returns
-/// `TimedOut`, on every system, when its peer has been silent for two seconds.
+/// [`threads_max`](crate::ServerConfig::threads_max) together. Further requests get a `503` instead
+/// of their `101`. A raw service may use all threads. While that many threads wait for peers, a
+/// read returns `TimedOut`, on every system, when its peer has been silent for two seconds.
 ///
 /// ```
 /// use filoplume_runtime::{BlockingStream, Response};
@@ -60,8 +57,27 @@ pub struct BlockingStream {
     transport: Transport,
     unread: Vec<u8>,
     shared: Arc<Shared>,
+    /// The turn of the thread that reads from this handle, from its first read on.
+    turn: Option<Turn>,
+    /// Whether this handle has written since it was last read from.
+    has_written: bool,
     /// The descriptor of this handle.
     held: HeldDescriptor,
+}
+
+/// Code that a thread runs with a connection that it owns.
+pub(crate) type OnThread = Box<dyn FnOnce(BlockingStream) + Send>;
+
+/// A thread that is reserved for such code until its connection is there. Returns whether the
+/// thread gets it. If this is dropped, the thread is free again.
+pub(crate) type ReservedThread = Box<dyn FnOnce(Detached) -> bool + Send>;
+
+/// A connection that the engine gives up.
+pub(crate) struct Detached {
+    pub(crate) transport: Transport,
+    /// What the peer sent behind its upgrade request.
+    pub(crate) unread: Vec<u8>,
+    pub(crate) held: HeldDescriptor,
 }
 
 /// What the handles of a connection share.
@@ -74,15 +90,14 @@ struct Shared {
 
 impl BlockingStream {
     pub(crate) fn new(
-        transport: Transport,
-        unread: Vec<u8>,
+        detached: Detached,
         open: OpenStream,
         read_timeout: Option<Duration>,
-        held: HeldDescriptor,
     ) -> Self {
+        let Detached { transport, unread, held } = detached;
         // One wait as long as the timeout, which the socket has already.
         let shared = Arc::new(Shared { open, read_ticks: AtomicU32::new(1) });
-        let stream = Self { transport, unread, shared, held };
+        let stream = Self { transport, unread, shared, turn: None, has_written: false, held };
         // If this fails, the socket keeps its timeout.
         let _ = stream.set_read_timeout(read_timeout);
         stream
@@ -118,7 +133,8 @@ impl BlockingStream {
     pub fn try_clone(&self) -> io::Result<Self> {
         let transport = self.transport.second_handle()?;
         let (shared, held) = (Arc::clone(&self.shared), self.held.another());
-        Ok(Self { transport, unread: Vec::new(), shared, held })
+        let (unread, turn) = (Vec::new(), None);
+        Ok(Self { transport, unread, shared, turn, has_written: false, held })
     }
 
     /// Closes the write direction.
@@ -130,10 +146,30 @@ impl BlockingStream {
         self.transport.shutdown(Shutdown::Write)
     }
 
+    /// Reads from the socket, and waits for a turn to handle what has arrived: hundreds of threads
+    /// may compute on what their peers send.
+    fn receive_in_turn(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.has_written = false;
+        let read = match self.turn.take() {
+            Some(mut turn) => {
+                let read = turn.suspend(|| self.receive(buffer));
+                self.turn = Some(turn);
+                read
+            }
+            None => {
+                let read = self.receive(buffer);
+                self.turn = self.shared.open.turns().map(Turn::wait);
+                read
+            }
+        }?;
+        self.shared.open.count_read(read);
+        Ok(read)
+    }
+
     /// Reads from the socket. Waits until the timeout is over, or the peer has been silent for too
     /// long while threads are scarce.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut waited = 0;
+        let (mut waited, pressed) = (0, ticks_of(Some(PRESSED_SILENCE)).1);
         loop {
             let error = match self.transport.read(buffer) {
                 Err(error) if is_would_block(&error) => error,
@@ -144,7 +180,7 @@ impl BlockingStream {
             if ticks != 0 && waited >= ticks {
                 return Err(error);
             }
-            if waited >= PRESSED_TICKS && self.shared.open.is_pressed() {
+            if waited >= pressed && self.shared.open.is_pressed() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
@@ -162,7 +198,10 @@ fn ticks_of(timeout: Option<Duration>) -> (Duration, u32) {
 impl Read for BlockingStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
-            return self.receive(buffer).inspect(|read| self.shared.open.count_read(*read));
+            return self.receive_in_turn(buffer);
+        }
+        if self.turn.is_none() {
+            self.turn = self.shared.open.turns().map(Turn::wait);
         }
         let length = self.unread.len().min(buffer.len());
         buffer[..length].copy_from_slice(&self.unread[..length]);
@@ -173,6 +212,11 @@ impl Read for BlockingStream {
 
 impl Write for BlockingStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // What goes on behind an answer has more to do, such as further messages that have arrived.
+        if let Some(turn) = self.turn.as_mut().filter(|_| self.has_written) {
+            turn.pass_on();
+        }
+        self.has_written = true;
         let written = self.transport.write(bytes);
         written.inspect(|written| self.shared.open.count_written(*written))
     }

@@ -20,6 +20,7 @@ pub(crate) mod status;
 pub(crate) mod stopping;
 pub(crate) mod stopwatch;
 pub mod tcp;
+pub(crate) mod upgrade;
 
 use std::fmt;
 use std::io;
@@ -31,8 +32,8 @@ use http::Extensions;
 use crate::config::ServerConfig;
 use crate::execution::stuck::report::Stuck;
 use crate::service::exchange::Exchange;
-use crate::service::monitor::Monitor;
 use crate::service::incomplete::Incomplete;
+use crate::service::monitor::Monitor;
 pub(crate) use crate::service::plan::Content;
 pub use crate::service::plan::Plan;
 use crate::service::refused::Refused;
@@ -127,7 +128,6 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Called when a response was cut short because the reader of its body failed or ended early.
     /// Called when the engine has refused a request by itself before it was complete: it is
     /// malformed, exceeds a limit, or did not arrive in time. No handler sees it, so this is where
     /// it can be logged. Does nothing by default.
@@ -138,6 +138,7 @@ pub trait Service: Send + Sync + 'static {
         let _ = incomplete;
     }
 
+    /// Called when a response was cut short because the reader of its body failed or ended early.
     /// The status was sent before that, so the peer notices only that the connection is closed.
     /// `route` is the [name of the route](Self::route_name). The default writes a warning to the
     /// log.

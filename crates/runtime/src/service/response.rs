@@ -9,12 +9,13 @@ use bytes::Bytes;
 use filoplume_http1::{Headers, InvalidHeader, StaticField};
 use http::{Extensions, StatusCode};
 
-use crate::service::blocking_stream::BlockingStream;
+use crate::service::blocking_stream::{BlockingStream, OnThread, ReservedThread};
 use crate::service::file_body::{FileBody, OpenFile};
 use crate::service::no_extensions;
 use crate::service::pushed::Pushed;
 use crate::service::status::IntoStatus;
 use crate::service::tcp::Protocol;
+use crate::service::upgrade::Upgrade;
 
 static TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
 static HTML: StaticField = StaticField::new("content-type: text/html; charset=utf-8\r\n");
@@ -46,14 +47,6 @@ pub struct Response {
 /// are moved. It stays with the response when middleware wraps the reader.
 #[derive(Clone, Copy)]
 struct ReaderMemory(usize);
-
-/// What follows on a connection after a `101`.
-pub(crate) enum Upgrade {
-    /// A thread of the pool, which owns the connection.
-    Thread(Box<dyn FnOnce(BlockingStream) + Send>),
-    /// A raw protocol on the event loop.
-    Protocol(Box<dyn Protocol>),
-}
 
 /// The body of a response: bytes, or a reader that the engine reads while it sends.
 ///
@@ -271,8 +264,8 @@ impl Response {
 
     /// Returns a `101` after which `handler` owns the connection, on a thread of the pool. The
     /// caller sets the headers of the protocol, such as `Upgrade`. These connections have at most
-    /// half of [`threads_max`](crate::ServerConfig::threads_max). [`upgrade_to`](Self::upgrade_to)
-    /// needs no thread per connection.
+    /// half of [`threads_max`](crate::ServerConfig::threads_max): if there is no thread, the client
+    /// gets a `503` instead. [`upgrade_to`](Self::upgrade_to) needs no thread per connection.
     ///
     /// ```
     /// use filoplume_runtime::Response;
@@ -388,6 +381,24 @@ impl Response {
         self.upgrade.is_some()
     }
 
+    /// Returns whether a thread must be reserved before the response is sent.
+    pub(crate) fn needs_thread(&self) -> bool {
+        self.status == StatusCode::SWITCHING_PROTOCOLS
+            && self.upgrade.as_deref().is_some_and(|upgrade| matches!(upgrade, Upgrade::Thread(_)))
+    }
+
+    /// Replaces the code that needs a thread. `None` takes it away.
+    pub(crate) fn reserve_thread(
+        &mut self,
+        reserve: impl FnOnce(OnThread) -> Option<ReservedThread>,
+    ) {
+        self.upgrade = match self.upgrade.take().map(|upgrade| *upgrade) {
+            Some(Upgrade::Thread(handler)) => reserve(handler).map(Upgrade::Reserved),
+            upgrade => upgrade,
+        }
+        .map(Box::new);
+    }
+
     pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<Box<Upgrade>>) {
         (self.status, self.headers, self.body, self.upgrade)
     }
@@ -459,15 +470,6 @@ impl<B: Into<Bytes>, I: Iterator<Item = io::Result<B>>> Read for Pieces<I> {
         let read = self.piece.len().min(buffer.len());
         buffer[..read].copy_from_slice(&self.piece.split_to(read));
         Ok(read)
-    }
-}
-
-impl fmt::Debug for Upgrade {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Thread(_) => "Thread",
-            Self::Protocol(_) => "Protocol",
-        })
     }
 }
 

@@ -474,6 +474,9 @@ impl Worker<'_> {
                 }
                 Continue(connection)
             }
+            Responded::NeedsThread(stream) => {
+                self.respond_on_thread(ReplyTo { connection, route, stream }, response)
+            }
             Responded::Large(content) => {
                 let flushed = connection.flush_with(&content, self.buffers, config);
                 self.flushed(connection, flushed)

@@ -4,10 +4,12 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::push::refuse_body;
 use super::refuse::CLIENT_THREADS;
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
 use crate::budget::seats::{Entered, Full, SeatRequest};
+use crate::budget::streams::OpenStream;
 use crate::engine::Backend;
 use crate::engine::connection::Connection;
 use crate::engine::exchange::{AnswerTo, Call, ReplyTo};
@@ -18,9 +20,10 @@ use crate::engine::task::Task;
 use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route, RouteId};
 use crate::protocol::{Guest, Successor};
-use crate::service::blocking_stream::BlockingStream;
+use crate::service::blocking_stream::{BlockingStream, Detached, OnThread, ReservedThread};
 use crate::service::refused::{RETRY_AFTER, Refused};
 use crate::service::request::Request;
+use crate::service::response::Response;
 use crate::service::tcp::Closed;
 
 impl Worker<'_> {
@@ -186,20 +189,102 @@ impl Worker<'_> {
                 Continue(connection)
             }
             Some(Successor::Thread(handler, key, route)) => {
-                Break(self.detach(connection, handler, key, route))
+                let is_of_raw_service = matches!(self.engine.backend, Backend::Tcp(_));
+                match self.reserve(&connection, handler, key, route, is_of_raw_service) {
+                    Ok(thread) => Break(self.detach(connection, thread)),
+                    Err(_) => Break(Outcome::Closed(connection)),
+                }
             }
+            Some(Successor::Reserved(thread)) => Break(self.detach(connection, thread)),
             None => Break(Outcome::Closed(connection)),
         }
     }
 
-    /// Gives a connection to a pool thread, which becomes its only user.
-    fn detach(
+    /// Reserves a thread for a response that upgrades its connection, and begins it. If there is
+    /// none, the client learns it from a `503`: after a `101` it could only be cut off.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn respond_on_thread(
         &mut self,
-        mut connection: Box<Connection>,
-        handler: Box<dyn FnOnce(BlockingStream) + Send>,
+        mut reply_to: ReplyTo,
+        response: &mut Response,
+    ) -> Flow {
+        let ReplyTo { connection, route, .. } = &mut reply_to;
+        if let Some(refusal) = self.reserve_thread(connection, *route, response) {
+            self.refused_late(connection, response, refusal);
+        }
+        self.respond_any_rare(reply_to, response)
+    }
+
+    /// Reserves a thread for the code that will own the connection after a `101`. If there is none,
+    /// the response becomes a `503`, and the reason is returned. As
+    /// [`start_filling`](Self::start_filling), this must happen before the response is passed to
+    /// the service.
+    pub(super) fn reserve_thread(
+        &mut self,
+        connection: &Connection,
+        route: Route,
+        response: &mut Response,
+    ) -> Option<Refusal> {
+        if !response.needs_thread() {
+            return None;
+        }
+        let mut refusal = None;
+        response.reserve_thread(|handler| {
+            let key = route.key.of_upgrade();
+            let reserved = self.reserve(connection, handler, key, route.id(), false);
+            reserved.map_err(|refused| refusal = Some(refused)).ok()
+        });
+        if refusal.is_some() {
+            refuse_body(response);
+        }
+        refusal
+    }
+
+    /// Reserves a thread for code that will own a connection. Returns and notes why there is none.
+    fn reserve(
+        &self,
+        connection: &Connection,
+        handler: OnThread,
         key: ExecutionKey,
         route: RouteId,
-    ) -> Outcome {
+        is_of_raw_service: bool,
+    ) -> Result<ReservedThread, Refusal> {
+        let (peer, client) = (connection.peer, connection.account.client());
+        let open = self.open_lasting(connection, is_of_raw_service)?;
+        let Some(seat) = Seat::try_take(&self.engine, key, client) else {
+            self.engine.refusals.note(Refusal::Overloaded, peer);
+            return Err(Refusal::Overloaded);
+        };
+        let engine = Arc::clone(&self.engine);
+        Ok(Box::new(move |detached| {
+            let timeout = engine.config.blocking_stream_timeout;
+            let stream = BlockingStream::new(detached, open, timeout);
+            let work = Box::new(move || handler(stream));
+            engine.pool.submit(Task::Detached(work, route, seat)).is_ok()
+        }))
+    }
+
+    /// Counts a thread that owns a connection or writes a body. Returns why there is none, and
+    /// notes it.
+    pub(super) fn open_lasting(
+        &self,
+        connection: &Connection,
+        is_of_raw_service: bool,
+    ) -> Result<OpenStream, Refusal> {
+        let client = connection.account.client();
+        let opened = self.engine.streams.open_lasting(client, is_of_raw_service);
+        opened.inspect_err(|&refusal| {
+            let because = || match refusal {
+                Refusal::ClientThreads => CLIENT_THREADS.to_owned(),
+                _ => "upgraded connections and written bodies hold half of the threads".to_owned(),
+            };
+            self.engine.refusals.note_because(refusal, connection.peer, because);
+        })
+    }
+
+    /// Gives a connection to its pool thread, which becomes its only user.
+    fn detach(&mut self, mut connection: Box<Connection>, thread: ReservedThread) -> Outcome {
         let timeout = self.engine.config.blocking_stream_timeout;
         if let Err(error) =
             connection.unwatch().and_then(|()| connection.transport.set_blocking(timeout))
@@ -209,33 +294,14 @@ impl Worker<'_> {
         connection.transport.share();
         self.end_raw(&mut connection);
         self.end_lease(&mut connection);
-        let is_of_raw_service = matches!(self.engine.backend, Backend::Tcp(_))
-            && matches!(connection.guest, Guest::Raw(_));
-        let Connection { transport, account, peer, loop_handle, token, .. } = *connection;
+        // The connection is not counted as one any more.
+        let held = self.engine.descriptors.force();
+        let Connection { transport, peer, loop_handle, token, .. } = *connection;
         let unread = self.buffers.input.take_rest();
-        match self.engine.streams.open_detached(account.client(), is_of_raw_service) {
-            Err(refusal) => {
-                let because = || match refusal {
-                    Refusal::ClientThreads => CLIENT_THREADS.to_owned(),
-                    _ => "upgraded connections hold half of the threads".to_owned(),
-                };
-                self.engine.refusals.note_because(refusal, peer, because);
-            }
-            Ok(open) => {
-                // The connection is not counted as one any more.
-                let held = self.engine.descriptors.force();
-                let stream = BlockingStream::new(transport, unread, open, timeout, held);
-                let seat = Seat::try_take(&self.engine, key, account.client());
-                let is_taken = seat.is_some_and(|seat| {
-                    let work = Box::new(move || handler(stream));
-                    self.engine.pool.submit(Task::Detached(work, route, seat)).is_ok()
-                });
-                if is_taken {
-                    self.engine.counters.upgraded.increment();
-                } else {
-                    self.engine.refusals.note(Refusal::Overloaded, peer);
-                }
-            }
+        if thread(Detached { transport, unread, held }) {
+            self.engine.counters.upgraded.increment();
+        } else {
+            self.engine.refusals.note(Refusal::Overloaded, peer);
         }
         self.release(&loop_handle, token);
         Outcome::Moved

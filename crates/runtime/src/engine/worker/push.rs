@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::Continue;
 
-use super::refuse::CLIENT_THREADS;
 use super::stream::tell_of_failed_body;
 use super::{Flow, Worker};
 use crate::budget::refusal::Refusal;
@@ -13,12 +12,14 @@ use crate::engine::task::Task;
 use crate::execution::key::Route;
 use crate::protocol::http::{Http, PushFailed};
 use crate::service::mailbox::WakeConnection;
+use crate::service::pushed::Run;
 use crate::service::refused::RETRY_AFTER;
 use crate::service::response::{Response, ResponseBody};
 
-/// The headers that describe a body, and say how long it may be kept (RFC 9110, section 8, and RFC
-/// 9111, section 5).
-const OF_BODY: [&str; 12] = [
+/// The headers that describe a body and say how long it may be kept (RFC 9110, section 8, and RFC
+/// 9111, section 5), or agree to another protocol (RFC 9110, section 7.8, and RFC 6455, section
+/// 11.3).
+const OF_WHAT_FOLLOWS: [&str; 16] = [
     "content-type",
     "content-encoding",
     "content-language",
@@ -31,6 +32,10 @@ const OF_BODY: [&str; 12] = [
     "cache-control",
     "expires",
     "trailer",
+    "upgrade",
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
 ];
 
 impl Worker<'_> {
@@ -68,23 +73,11 @@ impl Worker<'_> {
 
     /// Runs code that fills a body on a thread of the pool, if this client may have one and the
     /// route has a seat.
-    fn run_for(
-        &mut self,
-        connection: &Connection,
-        route: Route,
-        run: Box<dyn FnOnce() + Send>,
-    ) -> Result<(), Refusal> {
+    fn run_for(&mut self, connection: &Connection, route: Route, run: Run) -> Result<(), Refusal> {
         let (peer, client) = (connection.peer, connection.account.client());
-        let Some(open) = self.engine.streams.open(client) else {
-            let because = || CLIENT_THREADS.to_owned();
-            self.engine.refusals.note_because(Refusal::ClientThreads, peer, because);
-            return Err(Refusal::ClientThreads);
-        };
+        let open = self.open_lasting(connection, false)?;
         let taken = Seat::try_take(&self.engine, route.key, client).is_some_and(|seat| {
-            let work = Box::new(move || {
-                let _open = open;
-                run();
-            });
+            let work = Box::new(move || run(Some(open)));
             self.engine.pool.submit(Task::Detached(work, route.id(), seat)).is_ok()
         });
         if taken {
@@ -152,11 +145,12 @@ impl Worker<'_> {
     }
 }
 
-/// Turns a response into a `503` without its body. Headers that do not describe the body stay: a
-/// browser shows the response to a script only with those of CORS, and the request has its ID.
-fn refuse_body(response: &mut Response) {
+/// Turns a response into a `503` without its body or upgrade. Headers that do not describe the body
+/// stay: a browser shows the response to a script only with those of CORS, and the request has its
+/// ID.
+pub(super) fn refuse_body(response: &mut Response) {
     response.set_status(503);
     *response.body_mut() = ResponseBody::Empty;
-    OF_BODY.iter().for_each(|name| _ = response.headers_mut().remove(name));
+    OF_WHAT_FOLLOWS.iter().for_each(|name| _ = response.headers_mut().remove(name));
     response.set_header("retry-after", RETRY_AFTER.to_string()).expect("a valid header");
 }

@@ -32,7 +32,8 @@ use crate::service::Site;
 use crate::service::body::Streamed;
 use crate::service::incomplete::Arrived;
 use crate::service::request::Request;
-use crate::service::response::{Response, Upgrade};
+use crate::service::response::Response;
+use crate::service::upgrade::Upgrade;
 use measuring::Measuring;
 pub(crate) use measuring::{Answered, Phase};
 pub(crate) use push::PushFailed;
@@ -55,9 +56,9 @@ pub(crate) struct Http {
     head: HeadDeadline,
     /// Why the peer is refused, until it is reported.
     refusal: Option<Refusal>,
-    /// The measurement of the current exchange, if there is one.
     /// What had arrived of the request that is refused.
     arrived: Option<Box<Arrived>>,
+    /// The measurement of the current exchange, if there is one.
     measuring: Option<Box<Measuring>>,
 }
 
@@ -124,8 +125,8 @@ impl Http {
             skipping: None,
             head: HeadDeadline::First,
             refusal: None,
-            measuring: None,
             arrived: None,
+            measuring: None,
         }
     }
 
@@ -216,9 +217,7 @@ impl Http {
     /// Takes the successor after a `101`.
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match std::mem::replace(&mut self.stage, Stage::Closing { lingers: false }) {
-            Stage::Leaving(Upgrade::Thread(handler), route) => {
-                Some(Successor::Thread(handler, route.key.of_upgrade(), route.id()))
-            }
+            Stage::Leaving(Upgrade::Reserved(thread), _) => Some(Successor::Reserved(thread)),
             Stage::Leaving(Upgrade::Protocol(protocol), route) => {
                 Some(Successor::Guest(Guest::Raw(Box::new(Raw::upgraded(protocol, route)))))
             }
@@ -333,8 +332,8 @@ impl Http {
         if let Some(arrived) = begun.filter(|_| !is_stuck) {
             let (date, out) = (buffers.clock.date(), &mut buffers.output);
             self.messages.write_refusal(StatusCode::REQUEST_TIMEOUT, date, None, out);
-            self.arrived = Some(Box::new(arrived));
             self.refusal = Some(Refusal::Late);
+            self.arrived = Some(Box::new(arrived));
             self.close(CloseReason::Error, true);
         } else {
             self.close(CloseReason::Error, false);
@@ -375,8 +374,8 @@ impl Http {
     fn refuse(&mut self, error: ParseError, arrived: Arrived, buffers: &mut Buffers) {
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
         self.messages.write_refusal(error.status_code(), date, None, out);
-        self.arrived = Some(Box::new(arrived));
         self.refusal = Some(Refusal::Request(error));
+        self.arrived = Some(Box::new(arrived));
         self.close(CloseReason::Refused(error), true);
     }
 
@@ -418,11 +417,11 @@ impl Http {
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
     }
+
     /// Takes what had arrived of a request that is refused.
     pub(crate) fn take_arrived(&mut self) -> Option<Box<Arrived>> {
         self.arrived.take()
     }
-
 
     fn close(&mut self, reason: CloseReason, lingers: bool) {
         self.messages.close(reason);

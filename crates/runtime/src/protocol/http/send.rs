@@ -126,6 +126,9 @@ pub(crate) enum Responded {
     Begun,
     /// This body must be written after the output.
     Large(Bytes),
+    /// Nothing is done: the response [needs a thread](Response::needs_thread), and the stream of
+    /// the request's content comes back.
+    NeedsThread(Option<Arc<StreamReturn>>),
 }
 
 impl Http {
@@ -166,6 +169,9 @@ impl Http {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Responded {
+        if response.needs_thread() {
+            return Responded::NeedsThread(stream);
+        }
         let reader_memory = response.reader_memory();
         let (status, headers, body, upgrade) = std::mem::take(response).into_parts();
         let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;

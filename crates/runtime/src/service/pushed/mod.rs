@@ -42,6 +42,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::budget::streams::OpenStream;
 use crate::service::mailbox::{Mailbox, SendQueue};
 use crate::service::request::Request;
 pub use sender::{SendError, Sender};
@@ -114,8 +115,11 @@ pub struct Pushed {
     /// `None` once the engine has taken it.
     shared: Option<Arc<Shared>>,
     pub(crate) options: Options,
-    run: Option<Box<dyn FnOnce() + Send>>,
+    run: Option<Run>,
 }
+
+/// Code that fills a body. It gets what counts its thread, unless there is no server.
+pub(crate) type Run = Box<dyn FnOnce(Option<OpenStream>) + Send>;
 
 /// How a pushed body is sent.
 #[derive(Debug, Default)]
@@ -134,9 +138,15 @@ pub(crate) struct KeepAlive {
 
 impl Pushed {
     /// Returns a body that `write` writes, on a thread of the pool. It begins when the response's
-    /// head is sent, and waits while the client is slow. It counts as a thread that waits for its
-    /// client, of which one client may have an eighth. Without a free thread the response is a
-    /// `503`. If `write` returns an error or panics, the client sees a response that is cut short.
+    /// head is sent, and waits while the client is slow. Bodies that are written and upgraded
+    /// connections hold at most half of [`threads_max`](crate::ServerConfig::threads_max) together,
+    /// and those of one client an eighth. Without a free thread the response is a `503`. While half
+    /// of the threads wait for peers, a client that takes nothing for two seconds is cut off. If
+    /// `write` returns an error or panics, the client sees a response that is cut short.
+    ///
+    /// On Linux, the code of these bodies and of upgraded connections computes by turns, as many at
+    /// a time as keep the processors busy. Code that waits for a client, or for anything else, is
+    /// in nobody's way.
     ///
     /// Prefer a [`channel`] for bodies that are silent for long: they need no thread.
     ///
@@ -163,7 +173,7 @@ impl Pushed {
         write: impl FnOnce(&mut StreamWriter) -> io::Result<()> + Send + 'static,
     ) -> Self {
         let (sender, mut body) = channel();
-        body.run = Some(Box::new(move || writer::run(sender, write)));
+        body.run = Some(Box::new(move |open| writer::run(sender, open, write)));
         body
     }
 
@@ -202,7 +212,7 @@ impl Pushed {
     }
 
     /// Takes the code that fills the body, which the engine must run.
-    pub(crate) fn take_run(&mut self) -> Option<Box<dyn FnOnce() + Send>> {
+    pub(crate) fn take_run(&mut self) -> Option<Run> {
         self.run.take()
     }
 

@@ -4,7 +4,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::mem;
 
+use bytes::Bytes;
+
 use super::{SendError, Sender};
+use crate::budget::streams::{OpenStream, PRESSED_SILENCE};
+use crate::budget::turns::Turn;
 
 /// The number of bytes that a writer gathers before it sends them.
 const BUFFER_BYTES: usize = 8 * 1024;
@@ -30,6 +34,16 @@ const BUFFER_BYTES: usize = 8 * 1024;
 pub struct StreamWriter {
     sender: Sender,
     buffer: Vec<u8>,
+    /// `None` without a server.
+    thread: Option<OfThread>,
+}
+
+/// What the thread that writes shares with others.
+struct OfThread {
+    turn: Turn,
+    /// Whether a piece was sent, and nothing was written since.
+    has_sent: bool,
+    open: OpenStream,
 }
 
 impl StreamWriter {
@@ -39,15 +53,53 @@ impl StreamWriter {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        if !self.buffer.is_empty() {
-            self.sender.send(mem::take(&mut self.buffer))?;
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let piece = Bytes::from(mem::take(&mut self.buffer));
+        match &mut self.thread {
+            Some(thread) => thread.send(&self.sender, &piece)?,
+            None => self.sender.send(piece)?,
         }
         Ok(())
     }
 }
 
+impl OfThread {
+    fn send(&mut self, sender: &Sender, piece: &Bytes) -> Result<(), SendError> {
+        self.has_sent = true;
+        match sender.try_send(piece.clone()) {
+            Err(error) if error.is_temporary() => {
+                let open = &self.open;
+                self.turn.suspend(|| send_patiently(open, sender, piece))
+            }
+            result => result,
+        }
+    }
+}
+
+/// Waits for the client. One that takes nothing is cut off while threads are scarce.
+fn send_patiently(open: &OpenStream, sender: &Sender, piece: &Bytes) -> Result<(), SendError> {
+    loop {
+        match sender.send_timeout(piece.clone(), PRESSED_SILENCE) {
+            Err(error) if error.is_temporary() && open.is_pressed() => {
+                sender.fail("its client took nothing while half of the threads waited for peers");
+                return Err(error);
+            }
+            Err(error) if error.is_temporary() => {}
+            result => return result,
+        }
+    }
+}
+
 impl Write for StreamWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(thread) = self.thread.as_mut().filter(|thread| thread.has_sent) {
+            // What goes on behind a piece has more to do. What writes its first one may be at its
+            // end, and would only end later.
+            thread.has_sent = false;
+            thread.turn.pass_on();
+        }
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.send()?;
         }
@@ -70,8 +122,16 @@ impl fmt::Debug for StreamWriter {
 }
 
 /// Runs the program's code, and ends the body as it returns.
-pub(super) fn run(sender: Sender, write: impl FnOnce(&mut StreamWriter) -> io::Result<()>) {
-    let mut out = StreamWriter { sender, buffer: Vec::new() };
+pub(super) fn run(
+    sender: Sender,
+    open: Option<OpenStream>,
+    write: impl FnOnce(&mut StreamWriter) -> io::Result<()>,
+) {
+    let thread = open.and_then(|open| {
+        let turn = Turn::wait(open.turns()?);
+        Some(OfThread { turn, has_sent: false, open })
+    });
+    let mut out = StreamWriter { sender, buffer: Vec::new(), thread };
     let result = write(&mut out).and_then(|()| out.flush());
     if let Err(error) = result {
         // A client that has gone is no failure of the program.

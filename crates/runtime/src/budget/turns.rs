@@ -1,0 +1,341 @@
+//! Turns on the processors for code that fills response bodies or owns an upgraded connection.
+//!
+//! Such code has a thread of its own, and may compute as it likes. With hundreds of these threads
+//! ready to run, each request of the server stands in line for a processor. So a few of them have a
+//! turn at a time, and the others sleep. A thread gives its turn back while its client is slow, and
+//! passes it on after a few milliseconds if others wait.
+//!
+//! A thread that waits for something else, such as a database, keeps its turn, and that must cost
+//! the others nothing. So the next in line looks at those that have one, as the watchdog looks at
+//! [calls](crate::execution::looks), and estimates how many of them are ready to run. As many have
+//! a turn as keep the processors busy: a few if all of them compute, all if they wait. Where the
+//! system does not say what a thread does, all of them have one.
+//!
+//! No wake-up is lost. Everything changes under one lock. Whoever ends a turn, or finds out that
+//! there may be more, gives the free turns to the first in line and wakes them, and wakes the one
+//! that is first then, because only the first waits with a time-out. A thread is in the line from
+//! the moment at which it finds no free turn until it is given one.
+
+#[cfg(all(test, loom))]
+mod models;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::execution::key::ExecutionKey;
+use crate::execution::looks::{Candidate, Looks, Share};
+use crate::execution::probe;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// This many threads per processor may be ready to run. One would leave a processor idle whenever
+/// it waits for a moment.
+const PER_PROCESSOR: usize = 2;
+
+/// How long a turn lasts if others wait. It ends when the thread has sent something, or waits for
+/// its peer.
+const TURN: Duration = Duration::from_millis(3);
+
+/// How long the next thread in line waits before it looks at those that have a turn.
+const LOOK_AFTER: Duration = Duration::from_millis(5);
+
+/// How long after a look a thread that has a turn looks at the others, if nobody waits in line.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// While the processors are not busy, one thread more may have a turn after a look for so many that
+/// have one.
+const GROWTH: usize = 4;
+
+/// All of them are looked at alike.
+const ALL: ExecutionKey = ExecutionKey::at(0);
+
+/// The turns of a server.
+pub(crate) struct Turns {
+    ready_max: usize,
+    is_at_work: fn(u32) -> Option<bool>,
+    line: Mutex<Line>,
+}
+
+struct Line {
+    /// The threads whose turn it is.
+    having: Vec<u32>,
+    /// How many may have one, as far as is known.
+    having_max: usize,
+    waiting: VecDeque<Arc<Waiter>>,
+    looks: Looks,
+    /// The share of the threads with a turn that is ready to run.
+    share: Share,
+    looked_at: Instant,
+}
+
+struct Waiter {
+    thread: u32,
+    /// Whether it is this thread's turn. Changes under the lock of the line.
+    has_turn: AtomicBool,
+    /// Notified when it is this thread's turn, and when the thread is the next in line.
+    called: Condvar,
+}
+
+/// The turn of one thread, which may be over.
+pub(crate) struct Turn {
+    turns: Arc<Turns>,
+    thread: u32,
+    since: Instant,
+}
+
+impl Turns {
+    pub(crate) fn of_this_machine() -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::new(processors.saturating_mul(PER_PROCESSOR), probe::is_at_work)
+    }
+
+    fn new(ready_max: usize, is_at_work: fn(u32) -> Option<bool>) -> Arc<Self> {
+        let line = Line {
+            having: Vec::new(),
+            having_max: ready_max,
+            waiting: VecDeque::new(),
+            looks: Looks::default(),
+            share: Share::ALL,
+            looked_at: Instant::now(),
+        };
+        Arc::new(Self { ready_max, is_at_work, line: Mutex::new(line) })
+    }
+
+    /// Waits until it is the turn of this thread.
+    fn wait(&self, line: MutexGuard<'_, Line>, thread: u32) {
+        let mut line = line;
+        if line.waiting.is_empty() && line.having.len() < line.having_max {
+            line.having.push(thread);
+            return;
+        }
+        let has_turn = AtomicBool::new(false);
+        let waiter = Arc::new(Waiter { thread, has_turn, called: Condvar::new() });
+        line.waiting.push_back(Arc::clone(&waiter));
+        line.call_next();
+        while !waiter.has_turn.load(Ordering::Relaxed) {
+            // Only the next in line looks at the others, and only one at a time is that.
+            if !line.waiting.front().is_some_and(|next| Arc::ptr_eq(next, &waiter)) {
+                line = waiter.called.wait(line);
+                continue;
+            }
+            let look_at = line.looked_at + LOOK_AFTER;
+            let is_late;
+            (line, is_late) = waiter.called.wait_until(line, look_at);
+            if is_late && !waiter.has_turn.load(Ordering::Relaxed) {
+                line = self.look(line, thread);
+                line.call_next();
+            }
+        }
+    }
+
+    /// Estimates how many of the threads that have a turn are ready to run, and how many may have
+    /// one because of that. The thread that looks does not count: it runs, whatever it does else.
+    fn look<'a>(&'a self, mut line: MutexGuard<'a, Line>, thread: u32) -> MutexGuard<'a, Line> {
+        line.looked_at = Instant::now();
+        let others = line.having.iter().filter(|having| **having != thread);
+        let candidates: Vec<_> =
+            others.map(|other| Candidate { key: ALL, thread: *other }).collect();
+        let mut looks = mem::take(&mut line.looks);
+        // Without the lock: threads that wait for it look as if they were at work.
+        drop(line);
+        let seen = looks.look(&candidates, self.is_at_work);
+        let mut line = self.line.lock();
+        line.looks = looks;
+        let having = line.having.len();
+        let Some(seen) = seen.get(&ALL) else {
+            line.having_max = having.max(self.ready_max) * 2;
+            return line;
+        };
+        line.share = line.share.after(*seen);
+        let ready = line.share.times(having);
+        line.having_max = if ready > self.ready_max {
+            having * self.ready_max / ready
+        } else {
+            let more = if ready > self.ready_max / 2 { 0 } else { having / GROWTH };
+            having + self.ready_max - ready + more
+        };
+        line.having_max = line.having_max.max(self.ready_max);
+        line
+    }
+}
+
+impl Line {
+    /// Gives the turns that are free to those who wait.
+    fn call_next(&mut self) {
+        while self.having.len() < self.having_max {
+            let Some(next) = self.waiting.pop_front() else { return };
+            self.having.push(next.thread);
+            next.has_turn.store(true, Ordering::Relaxed);
+            next.called.notify_all();
+            if let Some(next) = self.waiting.front() {
+                next.called.notify_all();
+            }
+        }
+    }
+
+    /// Ends the turn of this thread.
+    fn end(&mut self, thread: u32) {
+        if let Some(at) = self.having.iter().position(|having| *having == thread) {
+            self.having.swap_remove(at);
+        }
+        self.call_next();
+    }
+}
+
+impl Turn {
+    /// Waits for a turn of the current thread.
+    pub(crate) fn wait(turns: &Arc<Turns>) -> Self {
+        Self::of(turns, probe::thread_number())
+    }
+
+    fn of(turns: &Arc<Turns>, thread: u32) -> Self {
+        turns.wait(turns.line.lock(), thread);
+        Self { turns: Arc::clone(turns), thread, since: Instant::now() }
+    }
+
+    /// Passes the turn on if it has lasted for long enough and others wait, and waits for the next
+    /// one. Called before the thread goes on, and not when it may have come to its end.
+    pub(crate) fn pass_on(&mut self) {
+        if self.since.elapsed() < TURN {
+            return;
+        }
+        let mut line = self.turns.line.lock();
+        if line.looked_at.elapsed() >= LOOK_AGAIN_AFTER {
+            line = self.turns.look(line, self.thread);
+        }
+        if !line.waiting.is_empty() || line.having.len() > line.having_max {
+            line.end(self.thread);
+            self.turns.wait(line, self.thread);
+        }
+        self.since = Instant::now();
+    }
+
+    /// Gives the turn back while the thread waits for its client, and waits for the next one.
+    pub(crate) fn suspend<T>(&mut self, wait: impl FnOnce() -> T) -> T {
+        self.turns.line.lock().end(self.thread);
+        let result = wait();
+        self.turns.wait(self.turns.line.lock(), self.thread);
+        self.since = Instant::now();
+        result
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.line.lock().end(self.thread);
+    }
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turns").field("ready_max", &self.ready_max).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn eventually(what: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}");
+            thread::yield_now();
+        }
+    }
+
+    fn all_compute(_: u32) -> Option<bool> {
+        Some(true)
+    }
+
+    /// Runs this many threads that each send ten pieces. Returns how many were at work at the same
+    /// time, at most.
+    fn at_work_at_once(turns: &Arc<Turns>, threads: u32) -> usize {
+        let (at_work, most) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for thread in 1..=threads {
+                scope.spawn(move || {
+                    let mut turn = Turn::of(turns, thread);
+                    for _ in 0..10 {
+                        let now = at_work.fetch_add(1, Ordering::SeqCst) + 1;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        thread::sleep(Duration::from_micros(500));
+                        at_work.fetch_sub(1, Ordering::SeqCst);
+                        turn.pass_on();
+                    }
+                });
+            }
+        });
+        most.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn a_few_threads_that_compute_have_a_turn_at_a_time() {
+        let turns = Turns::new(3, all_compute);
+        assert_eq!(at_work_at_once(&turns, 20), 3);
+        let line = turns.line.lock();
+        assert!(line.having.is_empty() && line.waiting.is_empty());
+    }
+
+    #[test]
+    fn threads_that_wait_for_something_else_are_in_nobodys_way() {
+        for is_at_work in [|_| Some(false), |_| None] {
+            let turns = Turns::new(2, is_at_work);
+            let (gate, inside) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+            thread::scope(|scope| {
+                for thread in 1..=20 {
+                    let turns = &turns;
+                    scope.spawn(move || {
+                        let mut turn = Turn::of(turns, thread);
+                        inside.fetch_add(1, Ordering::SeqCst);
+                        eventually("the gate opens", || gate.load(Ordering::SeqCst));
+                        turn.pass_on();
+                    });
+                }
+                eventually("all have begun", || inside.load(Ordering::SeqCst) == 20);
+                gate.store(true, Ordering::SeqCst);
+            });
+            assert!(turns.line.lock().having.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_turn_is_passed_on_in_order_and_given_back_while_the_client_is_slow() {
+        let turns = Turns::new(1, all_compute);
+        let mut first = Turn::of(&turns, 1);
+        let order = &Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for thread in 2..=3 {
+                let waiting_before = thread as usize - 2;
+                eventually("the one before waits", || {
+                    turns.line.lock().waiting.len() == waiting_before
+                });
+                let turns = &turns;
+                scope.spawn(move || {
+                    let _turn = Turn::of(turns, thread);
+                    order.lock().push(thread);
+                });
+            }
+            eventually("both wait", || turns.line.lock().waiting.len() == 2);
+            first.pass_on();
+            assert!(order.lock().is_empty(), "it is too early");
+            first.suspend(|| eventually("both had their turn", || order.lock().len() == 2));
+        });
+        assert_eq!(*order.lock(), [2, 3]);
+        assert_eq!(turns.line.lock().having, [1]);
+    }
+}
