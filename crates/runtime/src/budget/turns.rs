@@ -49,6 +49,9 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// have one.
 const GROWTH: usize = 4;
 
+/// The number of each thread where the system has none.
+const NO_NUMBER: u32 = 0;
+
 /// All of them are looked at alike.
 const ALL: ExecutionKey = ExecutionKey::at(0);
 
@@ -135,9 +138,14 @@ impl Turns {
     /// one because of that. The thread that looks does not count: it runs, whatever it does else.
     fn look<'a>(&'a self, mut line: MutexGuard<'a, Line>, thread: u32) -> MutexGuard<'a, Line> {
         line.looked_at = Instant::now();
-        let others = line.having.iter().filter(|having| **having != thread);
+        // Where threads have no numbers, all have the same, and nothing is known of any.
+        let is_other = |other: &&u32| **other != thread || thread == NO_NUMBER;
+        let others = line.having.iter().filter(is_other);
         let candidates: Vec<_> =
             others.map(|other| Candidate { key: ALL, thread: *other }).collect();
+        if candidates.is_empty() {
+            return line;
+        }
         let mut looks = mem::take(&mut line.looks);
         // Without the lock: threads that wait for it look as if they were at work.
         drop(line);
@@ -293,12 +301,14 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_something_else_are_in_nobodys_way() {
-        for is_at_work in [|_| Some(false), |_| None] {
+        let waits: fn(u32) -> Option<bool> = |_| Some(false);
+        for (is_at_work, have_numbers) in [(waits, true), (|_| None, true), (|_| None, false)] {
             let turns = Turns::new(2, is_at_work);
             let (gate, inside) = (&AtomicBool::new(false), &AtomicUsize::new(0));
             thread::scope(|scope| {
                 for thread in 1..=20 {
                     let turns = &turns;
+                    let thread = if have_numbers { thread } else { NO_NUMBER };
                     scope.spawn(move || {
                         let mut turn = Turn::of(turns, thread);
                         inside.fetch_add(1, Ordering::SeqCst);
