@@ -18,9 +18,9 @@ const LASTS: Duration = Duration::from_millis(500);
 /// How long sockets that do not answer may stay, with some time for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Half of the threads, and as many leaders as an attack may cost: what upgraded connections may
-/// hold.
-const HALF_OF_THREADS: usize = 512 / 2 + 8;
+/// What upgraded connections and written bodies may hold, half of the threads, beside what any
+/// attack may cost.
+const HALF_OF_THREADS: usize = 512 / 2 + 64 + 8;
 
 /// Clients over TLS that have sent this, and read nothing.
 fn over_tls(site: &Site, count: usize, request: &str) -> Vec<Client> {
@@ -121,6 +121,16 @@ fn sockets_on_threads_that_compute() {
     attack.may_cost_threads(HALF_OF_THREADS).is_withstood(|site| {
         let mut crowd = site.attackers(600);
         crowd.send(format!("GET /computes {UPGRADE}")).send(&messages).stays_for(LASTS);
+        crowd
+    });
+}
+
+#[test]
+fn sockets_on_threads_that_compute_what_they_send() {
+    let attack = Attack::new("600 sockets on threads that compute what they send");
+    attack.may_cost_threads(HALF_OF_THREADS).is_withstood(|site| {
+        let mut crowd = site.attackers(600);
+        crowd.send(format!("GET /sends {UPGRADE}")).stays_for(LASTS);
         crowd
     });
 }

@@ -16,8 +16,8 @@ const SOON: Duration = Duration::from_millis(200);
 const PIECES: usize = 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What `/computed` writes, and how long it computes before each piece, and `/computes` for each
-/// message.
+/// What `/computed` writes, and how long it computes before each piece, and `/computes` and
+/// `/sends` for each message.
 const COMPUTED_PIECES: usize = 4;
 const COMPUTES: Duration = Duration::from_millis(5);
 
@@ -72,6 +72,14 @@ impl Live {
                     socket.send(message)?;
                 }
                 std::io::Result::Ok(())
+            })
+        })
+        .websocket("/sends", |upgrade: WebSocketUpgrade| {
+            upgrade.on_thread(|socket: &mut BlockingSocket| -> std::io::Result<()> {
+                loop {
+                    compute();
+                    socket.send("news")?;
+                }
             })
         })
         .get("/written", || {

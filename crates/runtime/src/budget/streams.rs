@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::budget::clients::{ClientConnection, HeldThread};
+use crate::budget::clients::{ClientConnection, ClientId, HeldThread};
 use crate::budget::refusal::Refusal;
-use crate::budget::turns::Turns;
+use crate::budget::turns::{Turn, Turns};
 
 /// From one thread in this many on, the loop collects more of a content before its handler starts.
 /// Threads are then for peers that send.
@@ -47,6 +47,7 @@ pub(crate) struct OpenPushed(Arc<Streams>);
 pub(crate) struct OpenStream {
     streams: Arc<Streams>,
     kind: Kind,
+    client: Option<ClientId>,
     /// The thread that counts for its client, if clients are bounded.
     _held: Option<HeldThread>,
 }
@@ -120,7 +121,8 @@ impl Streams {
             None => None,
         };
         self.open.fetch_add(1, Ordering::Relaxed);
-        Some(OpenStream { streams: Arc::clone(self), kind, _held: held })
+        let client = connection.map(|connection| connection.client());
+        Some(OpenStream { streams: Arc::clone(self), kind, client, _held: held })
     }
 
     /// Counts a response whose body is pushed.
@@ -164,9 +166,10 @@ impl OpenStream {
         }
     }
 
-    /// Returns the turns for the code of this stream. A raw service has the processors for itself.
-    pub(crate) fn turns(&self) -> Option<&Arc<Turns>> {
-        (self.kind != Kind::Raw).then_some(&self.streams.turns)
+    /// Waits for a turn of the current thread on the processors. A raw service has these for
+    /// itself, and its threads take no turns.
+    pub(crate) fn wait_for_turn(&self) -> Option<Turn> {
+        (self.kind != Kind::Raw).then(|| Turn::wait(&self.streams.turns, self.client))
     }
 
     /// Counts bytes that the stream has read.

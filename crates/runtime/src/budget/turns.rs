@@ -11,6 +11,10 @@
 //! a turn as keep the processors busy: a few if all of them compute, all if they wait. Where the
 //! system does not say what a thread does, all of them have one.
 //!
+//! In the line clients take turns, as elsewhere. If nobody has passed a turn on for a while,
+//! because those that have one compute for long, a thread of a client that has none gets one more.
+//! So what one client has computed keeps no other from its turn.
+//!
 //! No wake-up is lost. Everything changes under one lock. Whoever ends a turn, or finds out that
 //! there may be more, gives the free turns to the first in line and wakes them, and wakes the one
 //! that is first then, because only the first waits with a time-out. A thread is in the line from
@@ -19,12 +23,13 @@
 #[cfg(all(test, loom))]
 mod models;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::budget::clients::ClientId;
+use crate::budget::fair_queue::FairQueue;
 use crate::execution::key::ExecutionKey;
 use crate::execution::looks::{Candidate, Looks, Share};
 use crate::execution::probe;
@@ -41,6 +46,9 @@ const TURN: Duration = Duration::from_millis(3);
 
 /// How long the next thread in line waits before it looks at those that have a turn.
 const LOOK_AFTER: Duration = Duration::from_millis(5);
+
+/// How long nobody has got a turn when one more is given.
+const OVERDUE: Duration = Duration::from_millis(100);
 
 /// How long after a look a thread that has a turn looks at the others, if nobody waits in line.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -63,19 +71,28 @@ pub(crate) struct Turns {
 }
 
 struct Line {
-    /// The threads whose turn it is.
-    having: Vec<u32>,
+    /// The threads whose turn it is, and their clients.
+    having: Vec<Member>,
     /// How many may have one, as far as is known.
     having_max: usize,
-    waiting: VecDeque<Arc<Waiter>>,
+    waiting: FairQueue<Arc<Waiter>>,
+    /// When the last of those who waited got a turn, or began to wait alone.
+    called_at: Instant,
     looks: Looks,
     /// The share of the threads with a turn that is ready to run.
     share: Share,
     looked_at: Instant,
 }
 
-struct Waiter {
+/// A thread, and the client that it works for, if that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Member {
     thread: u32,
+    client: Option<ClientId>,
+}
+
+struct Waiter {
+    member: Member,
     /// Whether it is this thread's turn. Changes under the lock of the line.
     has_turn: AtomicBool,
     /// Notified when it is this thread's turn, and when the thread is the next in line.
@@ -85,7 +102,7 @@ struct Waiter {
 /// The turn of one thread, which may be over.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
-    thread: u32,
+    member: Member,
     since: Instant,
 }
 
@@ -99,7 +116,8 @@ impl Turns {
         let line = Line {
             having: Vec::new(),
             having_max: ready_max,
-            waiting: VecDeque::new(),
+            waiting: FairQueue::new(),
+            called_at: Instant::now(),
             looks: Looks::default(),
             share: Share::ALL,
             looked_at: Instant::now(),
@@ -108,19 +126,22 @@ impl Turns {
     }
 
     /// Waits until it is the turn of this thread.
-    fn wait(&self, line: MutexGuard<'_, Line>, thread: u32) {
+    fn wait(&self, line: MutexGuard<'_, Line>, member: Member) {
         let mut line = line;
         if line.waiting.is_empty() && line.having.len() < line.having_max {
-            line.having.push(thread);
+            line.having.push(member);
             return;
         }
         let has_turn = AtomicBool::new(false);
-        let waiter = Arc::new(Waiter { thread, has_turn, called: Condvar::new() });
-        line.waiting.push_back(Arc::clone(&waiter));
+        let waiter = Arc::new(Waiter { member, has_turn, called: Condvar::new() });
+        if line.waiting.is_empty() {
+            line.called_at = Instant::now();
+        }
+        line.waiting.push(member.client, Arc::clone(&waiter));
         line.call_next();
         while !waiter.has_turn.load(Ordering::Relaxed) {
             // Only the next in line looks at the others, and only one at a time is that.
-            if !line.waiting.front().is_some_and(|next| Arc::ptr_eq(next, &waiter)) {
+            if !line.waiting.get_mut(0).is_some_and(|next| Arc::ptr_eq(next, &waiter)) {
                 line = waiter.called.wait(line);
                 continue;
             }
@@ -128,8 +149,9 @@ impl Turns {
             let is_late;
             (line, is_late) = waiter.called.wait_until(line, look_at);
             if is_late && !waiter.has_turn.load(Ordering::Relaxed) {
-                line = self.look(line, thread);
+                line = self.look(line, member.thread);
                 line.call_next();
+                line.call_overdue();
             }
         }
     }
@@ -139,10 +161,9 @@ impl Turns {
     fn look<'a>(&'a self, mut line: MutexGuard<'a, Line>, thread: u32) -> MutexGuard<'a, Line> {
         line.looked_at = Instant::now();
         // Where threads have no numbers, all have the same, and nothing is known of any.
-        let is_other = |other: &&u32| **other != thread || thread == NO_NUMBER;
-        let others = line.having.iter().filter(is_other);
-        let candidates: Vec<_> =
-            others.map(|other| Candidate { key: ALL, thread: *other }).collect();
+        let is_other = |other: &u32| *other != thread || thread == NO_NUMBER;
+        let others = line.having.iter().map(|having| having.thread).filter(is_other);
+        let candidates: Vec<_> = others.map(|thread| Candidate { key: ALL, thread }).collect();
         if candidates.is_empty() {
             return line;
         }
@@ -174,19 +195,42 @@ impl Line {
     /// Gives the turns that are free to those who wait.
     fn call_next(&mut self) {
         while self.having.len() < self.having_max {
-            let Some(next) = self.waiting.pop_front() else { return };
-            self.having.push(next.thread);
-            next.has_turn.store(true, Ordering::Relaxed);
-            next.called.notify_all();
-            if let Some(next) = self.waiting.front() {
-                next.called.notify_all();
+            if self.waiting.is_empty() {
+                return;
             }
+            self.call(0);
+        }
+    }
+
+    /// Gives one more turn to a client that has none, if nobody has got one for long.
+    fn call_overdue(&mut self) {
+        if self.called_at.elapsed() < OVERDUE {
+            return;
+        }
+        let has_none = |waiter: &Arc<Waiter>| {
+            let client = waiter.member.client;
+            client.is_none() || self.having.iter().all(|having| having.client != client)
+        };
+        if let Some(at) = self.waiting.find(has_none) {
+            self.call(at);
+        }
+    }
+
+    /// Gives a turn to one of those who wait, and tells the one that is first then.
+    fn call(&mut self, at: usize) {
+        let Some(called) = self.waiting.take(at) else { return };
+        self.called_at = Instant::now();
+        self.having.push(called.member);
+        called.has_turn.store(true, Ordering::Relaxed);
+        called.called.notify_all();
+        if let Some(next) = self.waiting.get_mut(0) {
+            next.called.notify_all();
         }
     }
 
     /// Ends the turn of this thread.
-    fn end(&mut self, thread: u32) {
-        if let Some(at) = self.having.iter().position(|having| *having == thread) {
+    fn end(&mut self, member: Member) {
+        if let Some(at) = self.having.iter().position(|having| *having == member) {
             self.having.swap_remove(at);
         }
         self.call_next();
@@ -194,14 +238,14 @@ impl Line {
 }
 
 impl Turn {
-    /// Waits for a turn of the current thread.
-    pub(crate) fn wait(turns: &Arc<Turns>) -> Self {
-        Self::of(turns, probe::thread_number())
+    /// Waits for a turn of the current thread, which works for this client.
+    pub(crate) fn wait(turns: &Arc<Turns>, client: Option<ClientId>) -> Self {
+        Self::of(turns, Member { thread: probe::thread_number(), client })
     }
 
-    fn of(turns: &Arc<Turns>, thread: u32) -> Self {
-        turns.wait(turns.line.lock(), thread);
-        Self { turns: Arc::clone(turns), thread, since: Instant::now() }
+    fn of(turns: &Arc<Turns>, member: Member) -> Self {
+        turns.wait(turns.line.lock(), member);
+        Self { turns: Arc::clone(turns), member, since: Instant::now() }
     }
 
     /// Passes the turn on if it has lasted for long enough and others wait, and waits for the next
@@ -212,20 +256,20 @@ impl Turn {
         }
         let mut line = self.turns.line.lock();
         if line.looked_at.elapsed() >= LOOK_AGAIN_AFTER {
-            line = self.turns.look(line, self.thread);
+            line = self.turns.look(line, self.member.thread);
         }
         if !line.waiting.is_empty() || line.having.len() > line.having_max {
-            line.end(self.thread);
-            self.turns.wait(line, self.thread);
+            line.end(self.member);
+            self.turns.wait(line, self.member);
         }
         self.since = Instant::now();
     }
 
     /// Gives the turn back while the thread waits for its client, and waits for the next one.
     pub(crate) fn suspend<T>(&mut self, wait: impl FnOnce() -> T) -> T {
-        self.turns.line.lock().end(self.thread);
+        self.turns.line.lock().end(self.member);
         let result = wait();
-        self.turns.wait(self.turns.line.lock(), self.thread);
+        self.turns.wait(self.turns.line.lock(), self.member);
         self.since = Instant::now();
         result
     }
@@ -233,7 +277,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.turns.line.lock().end(self.thread);
+        self.turns.line.lock().end(self.member);
     }
 }
 
@@ -245,7 +289,7 @@ impl fmt::Debug for Turns {
 
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("thread", &self.thread).finish_non_exhaustive()
+        f.debug_struct("Turn").field("member", &self.member).finish_non_exhaustive()
     }
 }
 
@@ -266,6 +310,10 @@ mod tests {
         }
     }
 
+    fn member(thread: u32) -> Member {
+        Member { thread, client: None }
+    }
+
     fn all_compute(_: u32) -> Option<bool> {
         Some(true)
     }
@@ -277,7 +325,7 @@ mod tests {
         thread::scope(|scope| {
             for thread in 1..=threads {
                 scope.spawn(move || {
-                    let mut turn = Turn::of(turns, thread);
+                    let mut turn = Turn::of(turns, member(thread));
                     for _ in 0..10 {
                         let now = at_work.fetch_add(1, Ordering::SeqCst) + 1;
                         most.fetch_max(now, Ordering::SeqCst);
@@ -310,7 +358,7 @@ mod tests {
                     let turns = &turns;
                     let thread = if have_numbers { thread } else { NO_NUMBER };
                     scope.spawn(move || {
-                        let mut turn = Turn::of(turns, thread);
+                        let mut turn = Turn::of(turns, member(thread));
                         inside.fetch_add(1, Ordering::SeqCst);
                         eventually("the gate opens", || gate.load(Ordering::SeqCst));
                         turn.pass_on();
@@ -326,7 +374,7 @@ mod tests {
     #[test]
     fn a_turn_is_passed_on_in_order_and_given_back_while_the_client_is_slow() {
         let turns = Turns::new(1, all_compute);
-        let mut first = Turn::of(&turns, 1);
+        let mut first = Turn::of(&turns, member(1));
         let order = &Mutex::new(Vec::new());
         thread::scope(|scope| {
             for thread in 2..=3 {
@@ -336,7 +384,7 @@ mod tests {
                 });
                 let turns = &turns;
                 scope.spawn(move || {
-                    let _turn = Turn::of(turns, thread);
+                    let _turn = Turn::of(turns, member(thread));
                     order.lock().push(thread);
                 });
             }
@@ -346,6 +394,35 @@ mod tests {
             first.suspend(|| eventually("both had their turn", || order.lock().len() == 2));
         });
         assert_eq!(*order.lock(), [2, 3]);
-        assert_eq!(turns.line.lock().having, [1]);
+        assert_eq!(turns.line.lock().having, [member(1)]);
+    }
+    /// One client computes for long, and does not pass its turns on.
+    #[test]
+    fn a_client_without_a_turn_does_not_wait_for_those_that_compute_for_long() {
+        use crate::budget::clients::Clients;
+
+        let clients = Arc::new(Clients::new(100));
+        let client = |address: &str| {
+            clients.admit(address.parse().unwrap()).unwrap().map(|connection| connection.client())
+        };
+        let (greedy, other) = (client("192.0.2.1"), client("192.0.2.2"));
+        assert!(greedy.is_some() && greedy != other);
+        let turns = Turns::new(2, all_compute);
+        let (gate, inside) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for thread in 1..=20 {
+                let turns = &turns;
+                scope.spawn(move || {
+                    let _turn = Turn::of(turns, Member { thread, client: greedy });
+                    inside.fetch_add(1, Ordering::SeqCst);
+                    eventually("the gate opens", || gate.load(Ordering::SeqCst));
+                });
+            }
+            eventually("they wait", || turns.line.lock().waiting.len() == 18);
+            drop(Turn::of(&turns, Member { thread: 21, client: other }));
+            assert_eq!(inside.load(Ordering::SeqCst), 2, "the greedy one has what it had");
+            gate.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(inside.load(Ordering::SeqCst), 20);
     }
 }

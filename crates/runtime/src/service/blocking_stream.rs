@@ -57,7 +57,8 @@ pub struct BlockingStream {
     transport: Transport,
     unread: Vec<u8>,
     shared: Arc<Shared>,
-    /// The turn of the thread that reads from this handle, from its first read on.
+    /// The turn of the thread that uses this handle. A second handle has none before its first
+    /// read.
     turn: Option<Turn>,
     /// Whether this handle has written since it was last read from.
     has_written: bool,
@@ -101,6 +102,11 @@ impl BlockingStream {
         // If this fails, the socket keeps its timeout.
         let _ = stream.set_read_timeout(read_timeout);
         stream
+    }
+
+    /// Waits for a turn of the thread that is going to use the connection.
+    pub(crate) fn wait_for_turn(&mut self) {
+        self.turn = self.shared.open.wait_for_turn();
     }
 
     /// Sets how long a read may wait, for all handles of the connection. `None` means no timeout.
@@ -158,7 +164,7 @@ impl BlockingStream {
             }
             None => {
                 let read = self.receive(buffer);
-                self.turn = self.shared.open.turns().map(Turn::wait);
+                self.turn = self.shared.open.wait_for_turn();
                 read
             }
         }?;
@@ -199,9 +205,6 @@ impl Read for BlockingStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
             return self.receive_in_turn(buffer);
-        }
-        if self.turn.is_none() {
-            self.turn = self.shared.open.turns().map(Turn::wait);
         }
         let length = self.unread.len().min(buffer.len());
         buffer[..length].copy_from_slice(&self.unread[..length]);

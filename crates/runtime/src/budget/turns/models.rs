@@ -5,7 +5,11 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-use super::{Turn, Turns};
+use super::{Member, Turn, Turns};
+
+fn member(thread: u32) -> Member {
+    Member { thread, client: None }
+}
 
 /// Takes a turn, gives it back for a client, takes it again and ends it. At most one thread is at
 /// work at a time.
@@ -14,7 +18,7 @@ fn works(turns: &Arc<Turns>, number: u32, at_work: &AtomicUsize) {
         assert_eq!(at_work.fetch_add(1, Ordering::SeqCst), 0, "two have a turn");
         at_work.fetch_sub(1, Ordering::SeqCst);
     };
-    let mut turn = Turn::of(turns, number);
+    let mut turn = Turn::of(turns, member(number));
     work();
     turn.suspend(|| {});
     work();
@@ -48,10 +52,10 @@ fn three_threads_have_their_turns_in_order() {
         let others: Vec<_> = (2..4)
             .map(|number| {
                 let turns = Arc::clone(&turns);
-                thread::spawn(move || drop(Turn::of(&turns, number)))
+                thread::spawn(move || drop(Turn::of(&turns, member(number))))
             })
             .collect();
-        drop(Turn::of(&turns, 1));
+        drop(Turn::of(&turns, member(1)));
         others.into_iter().for_each(|other| other.join().unwrap());
         assert!(turns.line.lock().having.is_empty());
     });

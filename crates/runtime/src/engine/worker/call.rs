@@ -442,7 +442,7 @@ impl Worker<'_> {
     #[inline(never)]
     fn respond_later(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         if let ResponseBody::Pushed(_) = response.body() {
-            return self.respond_pushed(reply_to, response);
+            return self.respond_on_thread(reply_to, response);
         }
         self.respond_from_reader(reply_to, response)
     }

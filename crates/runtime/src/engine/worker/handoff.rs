@@ -200,26 +200,9 @@ impl Worker<'_> {
         }
     }
 
-    /// Reserves a thread for a response that upgrades its connection, and begins it. If there is
-    /// none, the client learns it from a `503`: after a `101` it could only be cut off.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn respond_on_thread(
-        &mut self,
-        mut reply_to: ReplyTo,
-        response: &mut Response,
-    ) -> Flow {
-        let ReplyTo { connection, route, .. } = &mut reply_to;
-        if let Some(refusal) = self.reserve_thread(connection, *route, response) {
-            self.refused_late(connection, response, refusal);
-        }
-        self.respond_any_rare(reply_to, response)
-    }
-
     /// Reserves a thread for the code that will own the connection after a `101`. If there is none,
-    /// the response becomes a `503`, and the reason is returned. As
-    /// [`start_filling`](Self::start_filling), this must happen before the response is passed to
-    /// the service.
+    /// the response becomes a `503`, and the reason is returned: after the `101` the client could
+    /// only be cut off.
     pub(super) fn reserve_thread(
         &mut self,
         connection: &Connection,
@@ -259,8 +242,11 @@ impl Worker<'_> {
         let engine = Arc::clone(&self.engine);
         Ok(Box::new(move |detached| {
             let timeout = engine.config.blocking_stream_timeout;
-            let stream = BlockingStream::new(detached, open, timeout);
-            let work = Box::new(move || handler(stream));
+            let mut stream = BlockingStream::new(detached, open, timeout);
+            let work = Box::new(move || {
+                stream.wait_for_turn();
+                handler(stream);
+            });
             engine.pool.submit(Task::Detached(work, route, seat)).is_ok()
         }))
     }

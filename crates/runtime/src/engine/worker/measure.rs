@@ -133,9 +133,7 @@ impl Worker<'_> {
         });
         exchange.is_timed = is_timed;
         let response = response.get_or_insert_with(|| Response::new(500));
-        let refusal = self
-            .start_filling(connection, called, response)
-            .or_else(|| self.reserve_thread(connection, called, response));
+        let refusal = self.give_thread(connection, called, response);
         self.answered(connection, response, route, refusal);
     }
 

@@ -39,23 +39,36 @@ const OF_WHAT_FOLLOWS: [&str; 16] = [
 ];
 
 impl Worker<'_> {
-    /// Begins a response whose body is pushed.
-    pub(super) fn respond_pushed(
+    /// Begins a response whose body is pushed, or that upgrades its connection.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn respond_on_thread(
         &mut self,
         mut reply_to: ReplyTo,
         response: &mut Response,
     ) -> Flow {
         let ReplyTo { connection, route, .. } = &mut reply_to;
-        if let Some(refusal) = self.start_filling(connection, *route, response) {
+        if let Some(refusal) = self.give_thread(connection, *route, response) {
             self.refused_late(connection, response, refusal);
         }
         self.respond_any_rare(reply_to, response)
     }
 
-    /// Gives the code of the program that fills a pushed body a thread. If there is none, the
-    /// response becomes a `503`, and the reason is returned. This must happen before the response
-    /// is passed to the service, which counts what the client gets.
-    pub(super) fn start_filling(
+    /// Gives the code of the program that follows the handler a thread, if there is any. If there
+    /// is no thread, the response becomes a `503`, and the reason is returned. This must happen before
+    /// the response is passed to the service, which counts what the client gets.
+    pub(super) fn give_thread(
+        &mut self,
+        connection: &Connection,
+        route: Route,
+        response: &mut Response,
+    ) -> Option<Refusal> {
+        self.start_filling(connection, route, response)
+            .or_else(|| self.reserve_thread(connection, route, response))
+    }
+
+    /// Gives the code that fills a pushed body its thread.
+    fn start_filling(
         &mut self,
         connection: &Connection,
         route: Route,

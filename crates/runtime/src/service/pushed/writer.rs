@@ -128,7 +128,7 @@ pub(super) fn run(
     write: impl FnOnce(&mut StreamWriter) -> io::Result<()>,
 ) {
     let thread = open.and_then(|open| {
-        let turn = Turn::wait(open.turns()?);
+        let turn = open.wait_for_turn()?;
         Some(OfThread { turn, has_sent: false, open })
     });
     let mut out = StreamWriter { sender, buffer: Vec::new(), thread };
