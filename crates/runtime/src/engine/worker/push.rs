@@ -55,8 +55,8 @@ impl Worker<'_> {
     }
 
     /// Gives the code of the program that follows the handler a thread, if there is any. If there
-    /// is no thread, the response becomes a `503`, and the reason is returned. This must happen before
-    /// the response is passed to the service, which counts what the client gets.
+    /// is no thread, the response becomes a `503`, and the reason is returned. This must happen
+    /// before the response is passed to the service, which counts what the client gets.
     pub(super) fn give_thread(
         &mut self,
         connection: &Connection,
