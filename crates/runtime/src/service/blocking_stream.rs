@@ -66,8 +66,9 @@ pub struct BlockingStream {
     held: HeldDescriptor,
 }
 
-/// Code that a thread runs with a connection that it owns.
-pub(crate) type OnThread = Box<dyn FnOnce(BlockingStream) + Send>;
+/// Code that a thread runs with a connection that it owns. It gets what counts the thread, and how
+/// long reads and writes may wait.
+pub(crate) type OnThread = Box<dyn FnOnce(Detached, OpenStream, Option<Duration>) + Send>;
 
 /// A thread that is reserved for such code until its connection is there. Returns whether the
 /// thread gets it. If this is dropped, the thread is free again.
@@ -81,6 +82,15 @@ pub(crate) struct Detached {
     pub(crate) held: HeldDescriptor,
 }
 
+/// Returns code of the program for a thread of its own. A program without such code does not have
+/// what that needs.
+pub(crate) fn on_thread(handler: impl FnOnce(BlockingStream) + Send + 'static) -> OnThread {
+    Box::new(move |detached, open, timeout| {
+        let turn = open.wait_for_turn();
+        handler(BlockingStream::new(detached, open, timeout, turn));
+    })
+}
+
 /// What the handles of a connection share.
 struct Shared {
     /// The connection counts for its client and among the streams as long as any handle lives.
@@ -90,23 +100,19 @@ struct Shared {
 }
 
 impl BlockingStream {
-    pub(crate) fn new(
+    fn new(
         detached: Detached,
         open: OpenStream,
         read_timeout: Option<Duration>,
+        turn: Option<Turn>,
     ) -> Self {
         let Detached { transport, unread, held } = detached;
         // One wait as long as the timeout, which the socket has already.
         let shared = Arc::new(Shared { open, read_ticks: AtomicU32::new(1) });
-        let stream = Self { transport, unread, shared, turn: None, has_written: false, held };
+        let stream = Self { transport, unread, shared, turn, has_written: false, held };
         // If this fails, the socket keeps its timeout.
         let _ = stream.set_read_timeout(read_timeout);
         stream
-    }
-
-    /// Waits for a turn of the thread that is going to use the connection.
-    pub(crate) fn wait_for_turn(&mut self) {
-        self.turn = self.shared.open.wait_for_turn();
     }
 
     /// Sets how long a read may wait, for all handles of the connection. `None` means no timeout.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use filoplume_http1::{Headers, InvalidHeader, StaticField};
 use http::{Extensions, StatusCode};
 
-use crate::service::blocking_stream::{BlockingStream, OnThread, ReservedThread};
+use crate::service::blocking_stream::{BlockingStream, OnThread, ReservedThread, on_thread};
 use crate::service::file_body::{FileBody, OpenFile};
 use crate::service::no_extensions;
 use crate::service::pushed::Pushed;
@@ -278,7 +278,7 @@ impl Response {
     /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
     /// ```
     pub fn upgrade(handler: impl FnOnce(BlockingStream) + Send + 'static) -> Self {
-        Self::upgraded_by(Upgrade::Thread(Box::new(handler)))
+        Self::upgraded_by(Upgrade::Thread(on_thread(handler)))
     }
 
     /// Returns a `101` after which the connection speaks `protocol` on the event loop. A silent

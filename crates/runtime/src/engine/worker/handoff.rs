@@ -20,7 +20,7 @@ use crate::engine::task::Task;
 use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route, RouteId};
 use crate::protocol::{Guest, Successor};
-use crate::service::blocking_stream::{BlockingStream, Detached, OnThread, ReservedThread};
+use crate::service::blocking_stream::{Detached, OnThread, ReservedThread};
 use crate::service::refused::{RETRY_AFTER, Refused};
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -242,11 +242,7 @@ impl Worker<'_> {
         let engine = Arc::clone(&self.engine);
         Ok(Box::new(move |detached| {
             let timeout = engine.config.blocking_stream_timeout;
-            let mut stream = BlockingStream::new(detached, open, timeout);
-            let work = Box::new(move || {
-                stream.wait_for_turn();
-                handler(stream);
-            });
+            let work = Box::new(move || handler(detached, open, timeout));
             engine.pool.submit(Task::Detached(work, route, seat)).is_ok()
         }))
     }

@@ -14,7 +14,7 @@ use crate::budget::refusal::Refusal;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::service::Site;
-use crate::service::blocking_stream::BlockingStream;
+use crate::service::blocking_stream::{BlockingStream, OnThread, on_thread};
 use crate::service::mailbox::{Mailbox, WakeConnection};
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -100,7 +100,7 @@ pub(crate) struct Borrowed(pub(crate) usize);
 pub(crate) enum End {
     Close,
     TooLong,
-    Detach(Box<dyn FnOnce(BlockingStream) + Send>),
+    Detach(OnThread),
     /// Another protocol continues.
     Succeed(Box<dyn Protocol>),
     /// The other protocol is in place.
@@ -331,7 +331,7 @@ impl Io<'_> {
     /// Gives the connection to a thread of the pool, as a plain blocking socket, once everything is
     /// sent. This ends the protocol. Input that it did not use comes first in the stream.
     pub fn detach(&mut self, handler: impl FnOnce(BlockingStream) + Send + 'static) {
-        self.asked_cold().end = Some(End::Detach(Box::new(handler)));
+        self.asked_cold().end = Some(End::Detach(on_thread(handler)));
     }
 
     /// Gives the connection to another protocol. `successor` gets a call of
