@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::HashMap;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use filoplume::extract::Observed;
 use filoplume::prelude::*;
-use filoplume::{Permits, Phase, RunningApp, ServerConfig};
-use filoplume_tests::{Browser, Client, Gate, eventually};
+use filoplume::sse::{Hub, LastEventId};
+use filoplume::websocket::{Rooms, Socket, WebSocketUpgrade};
+use filoplume::{Console, Permits, Phase, RunningApp, ServerConfig};
+use filoplume_tests::{Browser, Client, DEADLINE, Gate, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -36,7 +39,11 @@ fn values(text: &str) -> HashMap<String, f64> {
 }
 
 fn scrape(app: &RunningApp) -> HashMap<String, f64> {
-    let response = Client::connect(app.local_addr()).get("/metrics");
+    scrape_at(app.local_addr())
+}
+
+fn scrape_at(address: SocketAddr) -> HashMap<String, f64> {
+    let response = Client::connect(address).get("/metrics");
     assert_eq!(response.status, 200);
     let media_type = response.header("content-type").unwrap();
     assert_eq!(media_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -181,6 +188,115 @@ fn a_handler_reads_what_the_metrics_say() {
     client.get("/sleep");
     let report = client.get("/report");
     assert_eq!((report.status, report.text()), (200, "1 0 [(200, 1)]"));
+    app.shutdown();
+}
+
+#[test]
+fn metrics_on_an_address_of_their_own_answer_while_the_app_is_full() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let app = App::new()
+        .route("/gate", get(move || at_gate.pass()).on_pool())
+        .metrics_on("127.0.0.1:0", "/metrics")
+        .with(|_: Request, _: Next<'_>| Err::<Response, _>(Error::forbidden("for nobody")))
+        .config(ServerConfig::default().threads_max(2).connections_max(2))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let metrics = app.metrics_addr().unwrap();
+    assert_ne!(metrics, app.local_addr());
+    assert_eq!(Client::connect(app.local_addr()).get("/metrics").status, 403);
+    assert_eq!(Client::connect(metrics).get("/gate").status, 404);
+    let _full = [(); 2].map(|()| TcpStream::connect(app.local_addr()).unwrap());
+    eventually("all places are taken", || {
+        scrape_at(metrics)["filoplume_connections{state=\"idle\"}"] == 2.0
+    });
+    let values = scrape_at(metrics);
+    assert_eq!(values["filoplume_connections_max"], 2.0, "they are those of the app");
+    assert!(!values.keys().any(|name| name.contains("route=\"/metrics\"")), "{values:?}");
+    gate.open();
+    app.shutdown();
+    TcpStream::connect_timeout(&metrics, DEADLINE).unwrap_err();
+}
+
+#[test]
+fn a_console_and_metrics_with_the_same_address_share_it() {
+    let app = App::new()
+        .get("/", || "hi")
+        .console("/console", Console::local().address("127.0.0.1:0"))
+        .metrics_on("127.0.0.1:0", "/metrics")
+        .start("127.0.0.1:0")
+        .unwrap();
+    let address = app.metrics_addr().unwrap();
+    assert_eq!(app.console_addr(), Some(address));
+    let mut client = Client::connect(address);
+    let host = format!("GET /console HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", address.port());
+    client.send(&host);
+    assert_eq!(client.response().status, 200);
+    assert_eq!(client.get("/metrics").status, 200);
+    app.shutdown();
+}
+
+#[test]
+fn metrics_that_nobody_would_bind_are_a_mistake() {
+    let own = || App::new().metrics_on("127.0.0.1:0", "/metrics");
+    let error = format!("{:?}", own().build().unwrap_err());
+    assert!(error.contains("the address of the metrics, 127.0.0.1:0, is one which"), "{error}");
+    assert!(error.contains("use `App::metrics` in place of `App::metrics_on`"), "{error}");
+    let error = own().metrics_on("127.0.0.1:1", "/m").start("127.0.0.1:0").unwrap_err();
+    let error = format!("{error:?}");
+    assert!(error.contains("two addresses of the metrics, 127.0.0.1:0 and 127.0.0.1:1"), "{error}");
+}
+
+#[test]
+fn hubs_and_rooms_tell_their_clients_and_what_became_of_messages() {
+    let (hub, rooms) = (Hub::new(), Rooms::new());
+    let news = hub.clone();
+    let app = App::new()
+        .get("/feed", move |last: LastEventId| news.subscribe(&last))
+        .state(rooms.clone())
+        .websocket(
+            "/{room}",
+            |Path(room): Path<String>, State(rooms): State<Rooms>, upgrade: WebSocketUpgrade| {
+                upgrade.on_open(move |socket: &Socket| rooms.join(&room, socket))
+            },
+        )
+        .metrics("/metrics")
+        .collector(hub.collector("news"))
+        .collector(rooms.collector("chat"))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let address = app.local_addr();
+    let mut feed = Client::connect(address);
+    feed.send("GET /feed HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut sockets = ["one", "one", "two"].map(|room| {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        tungstenite::client(format!("ws://{address}/{room}"), stream).unwrap().0
+    });
+    eventually("all have joined", || {
+        let members: usize = ["one", "two"].map(|room| rooms.len_of(room)).iter().sum();
+        hub.clients() == 1 && members == 3
+    });
+    hub.send("first");
+    hub.send("second");
+    rooms.broadcast("one", "hello");
+    rooms.broadcast("nobody is here", "hello");
+    assert_eq!(sockets[0].read().unwrap().to_text().unwrap(), "hello");
+    let values = scrape(&app);
+    for (name, expected) in [
+        ("filoplume_hub_clients{hub=\"news\"}", 1.0),
+        ("filoplume_hub_events_total{hub=\"news\"}", 2.0),
+        ("filoplume_hub_deliveries_total{hub=\"news\",result=\"sent\"}", 2.0),
+        ("filoplume_hub_deliveries_total{hub=\"news\",result=\"dropped\"}", 0.0),
+        ("filoplume_hub_deliveries_total{hub=\"news\",result=\"disconnected\"}", 0.0),
+        ("filoplume_rooms{rooms=\"chat\"}", 2.0),
+        ("filoplume_room_members{rooms=\"chat\"}", 3.0),
+        ("filoplume_room_messages_total{rooms=\"chat\"}", 1.0),
+        ("filoplume_room_deliveries_total{rooms=\"chat\",result=\"sent\"}", 2.0),
+        ("filoplume_room_deliveries_total{rooms=\"chat\",result=\"slow\"}", 0.0),
+    ] {
+        assert_eq!(values.get(name), Some(&expected), "{name}");
+    }
     app.shutdown();
 }
 

@@ -138,9 +138,28 @@ pub struct Broadcast<S> {
 
 struct List<S> {
     subscribers: Vec<S>,
+    totals: Totals,
     /// From this number on, closed connections are removed before another one is added. Otherwise
     /// they would gather while no message is sent.
     prune_from: usize,
+}
+
+/// What happened to all messages so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) messages: u64,
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
+    pub(crate) disconnected: u64,
+}
+
+impl Totals {
+    fn add(&mut self, delivered: Delivered) {
+        self.messages += 1;
+        self.sent += delivered.sent as u64;
+        self.dropped += delivered.dropped as u64;
+        self.disconnected += delivered.disconnected as u64;
+    }
 }
 
 /// The smallest number of subscribers among which closed ones are looked for.
@@ -150,7 +169,8 @@ impl<S: Subscriber> Broadcast<S> {
     /// Returns an empty list.
     #[must_use]
     pub fn new(slow_clients: SlowClients) -> Self {
-        let list = List { subscribers: Vec::new(), prune_from: PRUNE_MIN };
+        let list =
+            List { subscribers: Vec::new(), totals: Totals::default(), prune_from: PRUNE_MIN };
         Self { slow_clients, list: Arc::new(Mutex::new(list)) }
     }
 
@@ -176,7 +196,8 @@ impl<S: Subscriber> Broadcast<S> {
     pub fn send(&self, bytes: &Bytes, key: Option<u64>) -> Delivered {
         let mut delivered = Delivered::default();
         let key = key.filter(|_| self.slow_clients == SlowClients::Coalesce);
-        self.list.lock().subscribers.retain(|subscriber| match subscriber.deliver(bytes, key) {
+        let mut list = self.list.lock();
+        list.subscribers.retain(|subscriber| match subscriber.deliver(bytes, key) {
             Delivery::Sent => {
                 delivered.sent += 1;
                 true
@@ -192,7 +213,12 @@ impl<S: Subscriber> Broadcast<S> {
             }
             Delivery::Gone => false,
         });
+        list.totals.add(delivered);
         delivered
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.list.lock().totals
     }
 
     /// Returns the number of connections. Connections that were closed since the last message may

@@ -139,6 +139,7 @@ pub use crate::health::Health;
 #[cfg(feature = "cookies")]
 pub use crate::key::Key;
 pub use crate::middleware::{Middleware, Next};
+pub use crate::observe::Samples;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
 pub use crate::semantics::conditional;

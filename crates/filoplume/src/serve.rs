@@ -1,8 +1,7 @@
 //! The connection between an app and the engine. Only this file uses the engine's `Server`. Its
 //! builder is used in `listen` as well, which collects the addresses.
 
-#[cfg(feature = "console")]
-mod console;
+mod beside;
 mod listen;
 #[cfg(feature = "tls")]
 mod redirect;
@@ -17,12 +16,10 @@ use std::path::Path;
 use filoplume_runtime::Request;
 use filoplume_runtime::{Server, ServerBuilder, ShutdownHandle};
 
-#[cfg(feature = "console")]
-use self::console::{BoundConsole, RunningConsole};
 pub use self::listen::Listen;
 pub use self::service::AppService;
 
-use crate::app::App;
+use crate::app::{App, Beside, Part};
 use crate::core::error::{Error, Result};
 use crate::log::log_without_subscriber;
 
@@ -40,10 +37,11 @@ impl App {
     /// # Errors
     ///
     /// If routes conflict, a pattern is invalid, or a handler extracts a state that was not added.
-    /// If a console has an address of its own: nobody would bind it.
+    /// If the console or the metrics have an address of their own: nobody would bind it.
     pub fn build(self) -> Result<AppService> {
-        #[cfg(feature = "console")]
-        self.check_console()?;
+        if let Some(beside) = &self.beside {
+            return Err(Error::start_up(beside.unbound()));
+        }
         Ok(AppService::new(self.into_built()?))
     }
 
@@ -111,13 +109,12 @@ impl App {
     /// # Errors
     ///
     /// Like those of `listen`, for each address.
-    #[cfg_attr(not(feature = "console"), allow(unused_mut, reason = "the console is taken out"))]
     pub fn listen_on(mut self, listen: Listen) -> Result<()> {
-        #[cfg(feature = "console")]
-        let console = self.take_console();
+        let mut beside = self.take_beside();
         let service = self.build()?;
-        #[cfg(feature = "console")]
-        let console = console.map(|console| BoundConsole::bind(console, &listen)).transpose()?;
+        if let Some(beside) = &mut beside {
+            beside.bind(listen.restart_path())?;
+        }
         let Bound { server, urls, redirects } = bind(listen)?;
         #[cfg(unix)]
         server.shutdown_on_signals().map_err(start_up)?;
@@ -126,13 +123,15 @@ impl App {
         }
         let _redirects = redirects.map(Redirects::start).transpose()?;
         server.spawn(service).map_err(start_up)?;
-        #[cfg(feature = "console")]
-        let console = console.map(BoundConsole::start).transpose()?;
+        if let Some(beside) = &mut beside {
+            beside.start()?;
+        }
         #[cfg(unix)]
         server.notify_systemd().map_err(start_up)?;
         server.wait();
-        #[cfg(feature = "console")]
-        console.into_iter().for_each(RunningConsole::end);
+        if let Some(mut beside) = beside {
+            beside.end();
+        }
         Ok(())
     }
 
@@ -174,6 +173,15 @@ impl App {
     #[cfg(all(unix, feature = "systemd"))]
     pub fn listen_systemd(self) -> Result<()> {
         self.listen_on(Listen::new().systemd())
+    }
+
+    /// Takes the servers beside that of the app out of it, before it is built.
+    fn take_beside(&mut self) -> Option<Box<dyn Beside>> {
+        let mut beside = self.beside.take();
+        if let Some(beside) = &mut beside {
+            beside.inherit(self);
+        }
+        beside
     }
 
     /// Begins a list of addresses for this app.
@@ -233,29 +241,22 @@ impl App {
     /// # Errors
     ///
     /// Like those of [`listen_on`](Self::listen_on).
-    #[cfg_attr(not(feature = "console"), allow(unused_mut, reason = "the console is taken out"))]
     pub fn start_on(mut self, listen: Listen) -> Result<RunningApp> {
-        #[cfg(feature = "console")]
-        let console = self.take_console();
+        let mut beside = self.take_beside();
         let service = self.build()?;
-        #[cfg(feature = "console")]
-        let console = console.map(|console| BoundConsole::bind(console, &listen)).transpose()?;
+        if let Some(beside) = &mut beside {
+            beside.bind(listen.restart_path())?;
+        }
         let Bound { server, urls, redirects } = bind(listen)?;
         let (Some(local_addr), Some(url)) = (server.local_addr(), urls.into_iter().next()) else {
             return Err(Error::start_up("the app has no TCP address to listen on"));
         };
         let redirects = redirects.map(Redirects::start).transpose()?;
         server.spawn(service).map_err(start_up)?;
-        #[cfg(feature = "console")]
-        let console = console.map(BoundConsole::start).transpose()?;
-        Ok(RunningApp {
-            server,
-            local_addr,
-            url,
-            redirects,
-            #[cfg(feature = "console")]
-            console,
-        })
+        if let Some(beside) = &mut beside {
+            beside.start()?;
+        }
+        Ok(RunningApp { server, local_addr, url, redirects, beside })
     }
 }
 
@@ -349,8 +350,7 @@ pub struct RunningApp {
     local_addr: SocketAddr,
     url: String,
     redirects: Option<Redirects>,
-    #[cfg(feature = "console")]
-    console: Option<RunningConsole>,
+    beside: Option<Box<dyn Beside>>,
 }
 
 impl RunningApp {
@@ -373,7 +373,12 @@ impl RunningApp {
     #[cfg(feature = "console")]
     #[cfg_attr(docsrs, doc(cfg(feature = "console")))]
     pub fn console_addr(&self) -> Option<SocketAddr> {
-        self.console.as_ref()?.local_addr()
+        self.beside.as_ref()?.addr_of(Part::Console)
+    }
+
+    /// Returns the [address of the metrics](App::metrics_on), if they have one of their own.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.beside.as_ref()?.addr_of(Part::Metrics)
     }
 
     /// Returns a handle that shuts the app down from any thread.
@@ -428,12 +433,12 @@ impl RunningApp {
     }
 
     /// Shuts the app down and waits until requests in progress are finished.
-    #[cfg_attr(not(feature = "console"), allow(unused_mut, reason = "the console is taken out"))]
     pub fn shutdown(mut self) {
         self.server.shutdown_handle().shutdown();
         self.server.wait();
-        #[cfg(feature = "console")]
-        self.console.take().into_iter().for_each(RunningConsole::end);
+        if let Some(beside) = &mut self.beside {
+            beside.end();
+        }
     }
 }
 

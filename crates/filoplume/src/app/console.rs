@@ -1,19 +1,8 @@
 //! The console of an app.
 
-use std::sync::Arc;
-
 use super::App;
+use super::beside::Part;
 use crate::console::Console;
-use crate::observe::Observer;
-use crate::routing::Router;
-
-/// A console that is served on an address of its own.
-pub(crate) struct OwnConsole {
-    pub(crate) address: String,
-    /// Where the page is at that address.
-    pub(crate) prefix: String,
-    pub(crate) app: App,
-}
 
 impl App {
     /// Adds a page that shows what the app does at this moment: [`Console`] describes it, and says
@@ -42,32 +31,12 @@ impl App {
                  \"/console\""
             ));
         }
-        match console.address.take() {
-            None => app.router = app.router.merge(console.into_router(prefix, observer)),
-            Some(address) => app.add_own_console(address, prefix, console, observer),
+        let address = console.address.take();
+        let routes = console.into_router(prefix, observer);
+        match address {
+            None => app.router = app.router.merge(routes),
+            Some(address) => app.add_beside(address, Part::Console, prefix, routes),
         }
         app
-    }
-
-    #[track_caller]
-    fn add_own_console(
-        &mut self,
-        address: String,
-        prefix: &str,
-        console: Console,
-        observer: Arc<Observer>,
-    ) {
-        let router: Router = console.into_router(prefix, observer);
-        let app = Self::new().merge(router);
-        if let Some(first) = &self.console {
-            self.router.mistakes.push(format!(
-                "there are two consoles with an address of their own, {} and {address}: leave one \
-                 out",
-                first.address
-            ));
-            return;
-        }
-        let prefix = prefix.to_owned();
-        self.console = Some(Box::new(OwnConsole { address, prefix, app }));
     }
 }

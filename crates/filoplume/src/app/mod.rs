@@ -1,6 +1,7 @@
 //! The app as the program writes it: it collects routes, middleware, state and settings until it is
 //! built.
 
+mod beside;
 mod built_app;
 #[cfg(feature = "console")]
 mod console;
@@ -17,9 +18,8 @@ use std::path::PathBuf;
 
 use filoplume_runtime::{Method, Response, ServerConfig};
 
+pub(crate) use self::beside::{Beside, Part};
 pub(crate) use self::built_app::BuiltApp;
-#[cfg(feature = "console")]
-pub(crate) use self::console::OwnConsole;
 use self::refused::RefusalContents;
 pub(crate) use self::server_timing::ServerTiming;
 use self::shutdown::ShutdownHooks;
@@ -66,8 +66,7 @@ pub struct App {
     shutdown_hooks: ShutdownHooks,
     #[cfg(unix)]
     pub(crate) hot_restart: Option<PathBuf>,
-    #[cfg(feature = "console")]
-    pub(crate) console: Option<Box<OwnConsole>>,
+    pub(crate) beside: Option<Box<dyn Beside>>,
 }
 
 impl App {

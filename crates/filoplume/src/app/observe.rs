@@ -6,8 +6,9 @@ use std::time::Duration;
 use filoplume_runtime::{Response, StatusCode};
 
 use super::App;
-use crate::observe::{CONTENT_TYPE, Observer};
-use crate::routing::get;
+use super::beside::Part;
+use crate::observe::{CONTENT_TYPE, Observer, Samples};
+use crate::routing::{Router, get};
 
 impl App {
     /// Adds a route that returns metrics of the app and its server as
@@ -22,8 +23,9 @@ impl App {
     /// little.
     ///
     /// Everybody who can reach the route can read the metrics. Put it behind a middleware, or on a
-    /// path that the proxy does not pass on. To restrict it, add the route to a [`Router`] of its
-    /// own: take [`Observed`](crate::extract::Observed) in a handler and return
+    /// path that the proxy does not pass on, or on an address of its own:
+    /// [`metrics_on`](Self::metrics_on). To restrict it, add the route to a [`Router`] of its own:
+    /// take [`Observed`](crate::extract::Observed) in a handler and return
     /// [`open_metrics`](crate::extract::Observed::open_metrics).
     ///
     /// ```
@@ -41,11 +43,68 @@ impl App {
     /// [`Router`]: crate::Router
     #[track_caller]
     pub fn metrics(self, pattern: &str) -> Self {
+        let (mut app, observer) = self.observed();
+        app.router = app.router.merge(metrics_routes(pattern, observer));
+        app
+    }
+
+    /// Like [`metrics`](Self::metrics), on an address of its own, such as `127.0.0.1:9000`, and not
+    /// on those of the app. So it can stay out of reach of the app's clients, and it works while
+    /// the app's connections and threads are used up. Port 0 selects a free port. The middleware of
+    /// the app is not around it. A [console](crate::Console::address) with the same address
+    /// shares it.
+    ///
+    /// [`listen`](Self::listen), [`start`](Self::start) and those like them bind the address. It is
+    /// served until the app has stopped. [`RunningApp::metrics_addr`] tells it.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", || "hi")
+    ///     .metrics_on("127.0.0.1:0", "/metrics")
+    ///     .start("127.0.0.1:0")?;
+    /// assert_ne!(app.metrics_addr(), Some(app.local_addr()));
+    /// app.shutdown();
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// [`RunningApp::metrics_addr`]: crate::RunningApp::metrics_addr
+    #[track_caller]
+    pub fn metrics_on(self, address: impl Into<String>, pattern: &str) -> Self {
+        let (mut app, observer) = self.observed();
+        let routes = metrics_routes(pattern, observer);
+        app.add_beside(address.into(), Part::Metrics, pattern, routes);
+        app
+    }
+
+    /// Adds samples of your own to the [metrics](Self::metrics), by a closure that is called for
+    /// each new text of them: at most twice a second, on a thread of the pool. It must not wait.
+    /// If it panics, its other samples are missing and the log says so once.
+    ///
+    /// [Hubs](crate::sse::Hub::collector), rooms and Redis channels have collectors for their own
+    /// figures. Labels become series in Prometheus, so do not let clients choose them.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::sse::Hub;
+    ///
+    /// let hub = Hub::new();
+    /// let waiting = || 3.0;
+    /// let app = App::new()
+    ///     .metrics("/metrics")
+    ///     .collector(move |samples| {
+    ///         samples.gauge("jobs_waiting", "Jobs that nobody has begun.", &[], waiting());
+    ///     })
+    ///     .collector(hub.collector("news"));
+    /// let metrics = app.test().get("/metrics").send();
+    /// assert!(metrics.text().contains("\njobs_waiting 3\n"));
+    /// assert!(metrics.text().contains("\nfiloplume_hub_clients{hub=\"news\"} 0\n"));
+    /// ```
+    pub fn collector(self, collect: impl Fn(&mut Samples) + Send + Sync + 'static) -> Self {
         let (app, observer) = self.observed();
-        let handler = move || metrics_response(&observer);
-        // Formatting a thousand routes takes milliseconds, which no loop should spend. It must be
-        // answered when all threads are busy: that is when it is needed.
-        app.route(pattern, get(handler).on_pool().vital())
+        observer.add_collector(collect);
+        app
     }
 
     /// Sets from which time on a request is slow. Slow and refused requests are logged, with the
@@ -71,6 +130,14 @@ impl App {
         let observer = Arc::clone(self.settings.observer.get_or_insert_default());
         (self, observer)
     }
+}
+
+#[track_caller]
+fn metrics_routes(pattern: &str, observer: Arc<Observer>) -> Router {
+    let handler = move || metrics_response(&observer);
+    // Formatting a thousand routes takes milliseconds, which no loop should spend. It must be
+    // answered when all threads are busy: that is when it is needed.
+    Router::new().route(pattern, get(handler).on_pool().vital())
 }
 
 fn metrics_response(observer: &Observer) -> Response {

@@ -46,11 +46,15 @@ use self::link::Link;
 use self::outbox::Post;
 pub(crate) use self::wire::{Reader, Writer};
 use crate::core::error::Result;
+use crate::observe::Samples;
 
 /// Longest message that is passed on, with the name of its room or event. It is twice the longest
 /// message that a WebSocket receives by default, and small beside the 32 MB after which Redis
 /// disconnects a subscriber that reads too slowly.
 pub const MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// What the names of channels begin with in Redis.
+const PREFIX: &str = "filoplume:channel:";
 
 /// A named channel of a Redis server, which joins the hubs or rooms of several instances. Clones
 /// have the same counts.
@@ -127,7 +131,7 @@ impl RedisChannel {
     pub fn new(url: &str, name: &str) -> Result<Self> {
         Ok(Self {
             link: Link::to(url)?,
-            name: format!("filoplume:channel:{name}").into(),
+            name: format!("{PREFIX}{name}").into(),
             message_bytes_max: MESSAGE_BYTES_MAX,
             counts: Arc::default(),
         })
@@ -152,6 +156,33 @@ impl RedisChannel {
     #[must_use]
     pub fn counts(&self) -> ChannelCounts {
         self.counts.read()
+    }
+
+    /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the
+    /// metrics, with the label `channel` that has its name: whether it is connected, and its
+    /// [counts](Self::counts).
+    pub fn collector(&self) -> impl Fn(&mut Samples) + Send + Sync + use<> {
+        let this = self.clone();
+        move |samples| {
+            let label = ("channel", this.name.strip_prefix(PREFIX).unwrap_or(&this.name));
+            samples.gauge_of(
+                "filoplume_channel_connected",
+                "Whether messages can be exchanged with other instances.",
+                &[label],
+                usize::from(this.is_connected()),
+            );
+            let ChannelCounts { sent, dropped, received, refused } = this.counts();
+            for (result, count) in
+                [("sent", sent), ("dropped", dropped), ("received", received), ("refused", refused)]
+            {
+                samples.counter_of(
+                    "filoplume_channel_messages",
+                    "Messages to and from other instances.",
+                    &[label, ("result", result)],
+                    count,
+                );
+            }
+        }
     }
 
     /// Joins a hub or rooms, until the result is dropped. `receive` is called with messages of

@@ -12,6 +12,7 @@ mod open_metrics;
 mod pace;
 mod permits;
 mod report;
+mod samples;
 mod scrape;
 mod server_text;
 mod server_timing;
@@ -38,6 +39,8 @@ use open_metrics::labels;
 use pace::Pace;
 use permits::NamedPermits;
 pub use report::RouteReport;
+use samples::Collectors;
+pub use samples::Samples;
 use scrape::Scrape;
 pub(crate) use server_timing::server_timing;
 #[cfg(feature = "websocket")]
@@ -56,6 +59,7 @@ pub(crate) struct Observer {
     monitor: OnceLock<Monitor>,
     stories: Stories,
     scrape: Scrape,
+    collectors: Collectors,
     /// From which time on a request is slow.
     slow_after: OnceLock<Duration>,
     #[cfg(feature = "websocket")]
@@ -230,6 +234,11 @@ impl Observer {
     #[cfg(feature = "websocket")]
     pub(crate) fn sockets(&self) -> Arc<SocketCounts> {
         Arc::clone(&self.sockets)
+    }
+
+    /// Adds samples to each text of the metrics.
+    pub(crate) fn add_collector(&self, collect: impl Fn(&mut Samples) + Send + Sync + 'static) {
+        self.collectors.add(Box::new(collect));
     }
 
     /// Returns the recent stories, the newest first.

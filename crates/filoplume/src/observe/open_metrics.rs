@@ -1,5 +1,6 @@
 //! Metrics as text that Prometheus reads: OpenMetrics 1.0.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::histogram::{BOUNDS, FINE_PER_COARSE, FINE_PER_DECADE, Snapshot, bound};
@@ -12,7 +13,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 pub(crate) struct OpenMetrics {
     text: String,
     /// The name of the current family.
-    family: &'static str,
+    family: String,
     /// What the lines of the current histogram begin with.
     prefix: String,
 }
@@ -33,12 +34,12 @@ const COARSE: std::ops::RangeInclusive<usize> = 24..=144;
 
 impl OpenMetrics {
     pub(crate) fn with_capacity(bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes), family: "", prefix: String::new() }
+        Self { text: String::with_capacity(bytes), family: String::new(), prefix: String::new() }
     }
 
     /// Begins a family. `kind` is `counter`, `gauge` or `histogram`.
-    pub(crate) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
-        self.family = name;
+    pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
+        name.clone_into(&mut self.family);
         self.push_all(&["# TYPE ", name, " ", kind, "\n"]);
         if let Some(unit) = name.rsplit_once('_').map(|(_, unit)| unit) {
             if matches!(unit, "seconds" | "bytes") {
@@ -51,7 +52,7 @@ impl OpenMetrics {
     }
 
     /// Writes a gauge of the current family. `labels` is what [`labels`] returns.
-    pub(crate) fn gauge(&mut self, labels: &str, value: u64) {
+    pub(crate) fn gauge(&mut self, labels: &str, value: impl Into<Value>) {
         self.sample("", labels, "", value.into());
     }
 
@@ -64,7 +65,12 @@ impl OpenMetrics {
     pub(crate) fn histogram(&mut self, labels: &str, times: &Snapshot, resolution: Resolution) {
         let mut prefix = std::mem::take(&mut self.prefix);
         prefix.clear();
-        prefix.extend([self.family, "_bucket{", labels, if labels.is_empty() { "" } else { "," }]);
+        prefix.extend([
+            &*self.family,
+            "_bucket{",
+            labels,
+            if labels.is_empty() { "" } else { "," },
+        ]);
         let mut below = 0;
         for (index, count) in times.buckets.iter().take(BOUNDS).enumerate() {
             below += count;
@@ -100,7 +106,7 @@ impl OpenMetrics {
 
     fn sample(&mut self, suffix: &str, labels: &str, more: &str, value: Value) {
         let text = &mut self.text;
-        text.push_str(self.family);
+        text.push_str(&self.family);
         text.push_str(suffix);
         if !(labels.is_empty() && more.is_empty()) {
             text.push('{');
@@ -119,6 +125,12 @@ impl OpenMetrics {
                 text.push('.');
                 push_number(text, time.subsec_nanos().into(), 9);
             }
+            Value::Float(number) if number.is_infinite() => {
+                text.push_str(if number > 0.0 { "+Inf" } else { "-Inf" });
+            }
+            Value::Float(number) => {
+                let _ = write!(text, "{number}");
+            }
         }
         text.push('\n');
     }
@@ -132,6 +144,7 @@ impl OpenMetrics {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value {
     Number(u64),
+    Float(f64),
     /// Seconds, with nanoseconds.
     Seconds(Duration),
 }
@@ -139,6 +152,12 @@ pub(crate) enum Value {
 impl From<u64> for Value {
     fn from(number: u64) -> Self {
         Self::Number(number)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Float(number)
     }
 }
 

@@ -80,6 +80,7 @@ impl Observer {
                 write_handlers(&metrics, |number| known.labels_of(number), &mut text);
             }
         }
+        self.collectors.write(&mut text);
         text.finish()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::ToSocketAddrs;
-#[cfg(unix)]
 use std::path::Path;
 
 use filoplume_runtime::ServerBuilder;
@@ -33,7 +32,7 @@ pub struct Listen {
     /// The addresses that redirect, if there are any.
     pub(super) redirects: Option<ServerBuilder>,
     /// The control socket of a server that can be taken over.
-    #[cfg(all(unix, feature = "console"))]
+    #[cfg(unix)]
     pub(super) restart: Option<std::path::PathBuf>,
 }
 
@@ -44,7 +43,7 @@ impl Default for Listen {
             schemes: Vec::new(),
             others: Vec::new(),
             redirects: None,
-            #[cfg(all(unix, feature = "console"))]
+            #[cfg(unix)]
             restart: None,
         }
     }
@@ -56,14 +55,19 @@ impl Listen {
         Self::default()
     }
 
+    /// Returns the control socket of a server that can be taken over.
+    pub(super) fn restart_path(&self) -> Option<&Path> {
+        #[cfg(unix)]
+        return self.restart.as_deref();
+        #[cfg(not(unix))]
+        None
+    }
+
     /// Lets a new process of the program take over from a running one: see
     /// [`App::hot_restart`](crate::App::hot_restart). Call it before the addresses are added.
     #[cfg(unix)]
     pub fn hot_restart(mut self, path: impl AsRef<Path>) -> Self {
-        #[cfg(feature = "console")]
-        {
-            self.restart = Some(path.as_ref().to_owned());
-        }
+        self.restart = Some(path.as_ref().to_owned());
         self.builder = self.builder.and_then(|builder| builder.hot_restart(path));
         self
     }

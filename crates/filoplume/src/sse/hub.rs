@@ -16,6 +16,7 @@ use super::{Event, EventStream, LastEventId};
 use crate::broadcast::{Broadcast, Delivered, SlowClients};
 #[cfg(feature = "redis")]
 use crate::instances::{Membership, RedisChannel};
+use crate::observe::Samples;
 
 /// Sends events to any number of clients. Clones send to the same clients.
 ///
@@ -256,6 +257,38 @@ impl Hub {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.broadcast.len()
+    }
+
+    /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the
+    /// metrics, with the label `hub` that has this name: the clients, the events, and how many
+    /// times an event was sent to a client, dropped, or cost a client its connection.
+    pub fn collector(&self, name: &str) -> impl Fn(&mut Samples) + Send + Sync + use<> {
+        const DELIVERIES: &str = "Events for single clients of a hub.";
+        let (broadcast, name) = (self.broadcast.clone(), name.to_owned());
+        move |samples| {
+            let hub = ("hub", &*name);
+            let totals = broadcast.totals();
+            samples.gauge_of(
+                "filoplume_hub_clients",
+                "Clients of a hub. Those that have left since the last event may be counted.",
+                &[hub],
+                broadcast.len(),
+            );
+            samples.counter_of(
+                "filoplume_hub_events",
+                "Events that a hub has sent to its clients.",
+                &[hub],
+                totals.messages,
+            );
+            for (result, count) in [
+                ("sent", totals.sent),
+                ("dropped", totals.dropped),
+                ("disconnected", totals.disconnected),
+            ] {
+                let labels = [hub, ("result", result)];
+                samples.counter_of("filoplume_hub_deliveries", DELIVERIES, &labels, count);
+            }
+        }
     }
 }
 

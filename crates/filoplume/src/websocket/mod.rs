@@ -48,6 +48,7 @@ mod outbox;
 mod pace;
 mod protocol;
 mod room;
+mod room_counts;
 mod socket;
 mod upgrade;
 

@@ -14,9 +14,11 @@ use parking_lot::Mutex;
 use super::message::{AsMessage, MessageRef};
 use super::outbox::{Form, Outbox};
 use super::pace::note_crowded;
+use super::room_counts::RoomCounts;
 use super::socket::{SendError, Socket};
 #[cfg(feature = "redis")]
 use crate::instances::{Membership, RedisChannel};
+use crate::observe::Samples;
 
 /// A set of sockets that receive the same messages. Clones refer to the same room.
 ///
@@ -57,6 +59,8 @@ pub struct Room {
 pub(super) struct RoomInner {
     slow: SlowMembers,
     members: Mutex<Members>,
+    /// Those of all its home, if it has one.
+    counts: Arc<RoomCounts>,
     /// The rooms that this one belongs to, and its name there.
     home: Option<(Weak<RoomsInner>, Box<str>)>,
 }
@@ -106,17 +110,21 @@ pub struct Broadcast {
 impl Room {
     /// Returns an empty room that disconnects slow members.
     pub fn new() -> Self {
-        Self::with(SlowMembers::default(), None)
+        Self::with(SlowMembers::default(), Arc::default(), None)
     }
 
     /// Returns an empty room whose slow members miss messages. For messages that replace each
     /// other, such as prices or positions.
     pub fn skip_slow() -> Self {
-        Self::with(SlowMembers::Skip, None)
+        Self::with(SlowMembers::Skip, Arc::default(), None)
     }
 
-    fn with(slow: SlowMembers, home: Option<(Weak<RoomsInner>, Box<str>)>) -> Self {
-        Self { inner: Arc::new(RoomInner { slow, members: Mutex::default(), home }) }
+    fn with(
+        slow: SlowMembers,
+        counts: Arc<RoomCounts>,
+        home: Option<(Weak<RoomsInner>, Box<str>)>,
+    ) -> Self {
+        Self { inner: Arc::new(RoomInner { slow, members: Mutex::default(), counts, home }) }
     }
 
     /// Adds a socket. It leaves when it closes.
@@ -221,6 +229,7 @@ impl RoomInner {
         if !behind.is_empty() {
             note_crowded(self);
         }
+        self.counts.add(result);
         result
     }
 
@@ -316,6 +325,7 @@ pub struct Rooms {
 #[derive(Default)]
 struct RoomsInner {
     slow: SlowMembers,
+    counts: Arc<RoomCounts>,
     rooms: Mutex<HashMap<Box<str>, Room>>,
     #[cfg(feature = "redis")]
     joined: OnceLock<Membership>,
@@ -387,7 +397,7 @@ impl Rooms {
         let mut rooms = self.inner.rooms.lock();
         let room = rooms.entry(name.into()).or_insert_with(|| {
             let home = (Arc::downgrade(&self.inner), name.into());
-            Room::with(self.inner.slow, Some(home))
+            Room::with(self.inner.slow, Arc::clone(&self.inner.counts), Some(home))
         });
         let room = room.clone();
         room.inner.members.lock().all.insert(socket.id(), Arc::clone(&socket.outbox));
@@ -435,6 +445,28 @@ impl Rooms {
     /// Returns the number of members of a room.
     pub fn len_of(&self, name: &str) -> usize {
         self.get(name).map_or(0, |room| room.len())
+    }
+
+    /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the
+    /// metrics, with the label `rooms` that has this name: the rooms and their members, the
+    /// messages to them, and how many times a message was sent to a member or met a slow one. All
+    /// rooms are added up, because clients may choose their names.
+    pub fn collector(&self, name: &str) -> impl Fn(&mut Samples) + Send + Sync + use<> {
+        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
+        move |samples| {
+            // Copied, so that no lock of a room is waited for with that on all of them.
+            let rooms: Vec<Room> = inner.rooms.lock().values().cloned().collect();
+            let members = rooms.iter().map(Room::len).sum();
+            let label = ("rooms", &*name);
+            samples.gauge_of("filoplume_rooms", "Rooms with members.", &[label], rooms.len());
+            samples.gauge_of(
+                "filoplume_room_members",
+                "Members of rooms. A socket in two rooms counts twice.",
+                &[label],
+                members,
+            );
+            inner.counts.collect(label, samples);
+        }
     }
 
     /// Returns the names of all rooms with members, in no order.

@@ -189,7 +189,7 @@ fn mistakes_are_reported_at_the_start() {
         .console("/c", console().address(address))
         .console("/d", console().address(address));
     let error = two.start("127.0.0.1:0").unwrap_err();
-    assert!(format!("{error:?}").contains("two consoles"), "{error:?}");
+    assert!(format!("{error:?}").contains("two addresses of the console"), "{error:?}");
     let console = console().address("nowhere.invalid:1");
     let error = App::new().console("/c", console).start("127.0.0.1:0").unwrap_err();
     assert!(format!("{error:?}").contains("nowhere.invalid"), "{error:?}");

@@ -210,6 +210,34 @@ fn a_redis_that_stops_answering_delays_no_sender() {
     second.wait_for("back");
 }
 
+#[test]
+fn a_collector_tells_whether_a_channel_is_connected_and_what_became_of_messages() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let [first, second] = Instance::start_two(&server);
+    first.hub.send("one");
+    second.wait_for("one");
+    let client = |instance: &Instance| {
+        App::new().metrics("/metrics").collector(instance.channel.collector()).test()
+    };
+    let of_first = |line: &str| {
+        let text = client(&first).get("/metrics").send().text().to_owned();
+        text.contains(&format!("\n{line}\n"))
+    };
+    eventually("Redis has confirmed it", || {
+        of_first("filoplume_channel_messages_total{channel=\"feed\",result=\"sent\"} 1")
+    });
+    assert!(of_first("filoplume_channel_connected{channel=\"feed\"} 1"));
+    let text = client(&second).get("/metrics").send().text().to_owned();
+    let received = "filoplume_channel_messages_total{channel=\"feed\",result=\"received\"} 1\n";
+    assert!(text.contains(received), "{text}");
+    server.stop();
+    eventually("the loss is shown", || of_first("filoplume_channel_connected{channel=\"feed\"} 0"));
+    first.hub.send("two");
+    eventually("the loss is counted", || {
+        of_first("filoplume_channel_messages_total{channel=\"feed\",result=\"dropped\"} 1")
+    });
+}
+
 /// Returns the bytes that instances send for an event.
 fn capture(server: &RedisServer, instance: &Instance, event: Event) -> Vec<u8> {
     let mut connection = server.connect().unwrap();

@@ -1,0 +1,199 @@
+//! Parts of an app with an address of their own: a second server, which ends after the app.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use filoplume_runtime::ServerConfig;
+
+use super::{AppService, Bound, Listen, bind, log_address, start_up};
+use crate::app::{App, Beside, Part};
+use crate::core::error::Result;
+use crate::routing::Router;
+
+/// How long viewers of the console may take to get the end of its feed when the app has ended.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Connections of those who operate the app. A browser opens a few, and viewers that are refused
+/// one each.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Threads that check who may see something, and make the first snapshots and the metrics.
+const THREADS_MAX: usize = 4;
+
+/// The servers of all such addresses.
+#[derive(Default)]
+struct Servers(Vec<BesideServer>);
+
+struct BesideServer {
+    address: String,
+    /// What is there, and where at that address.
+    parts: Vec<(Part, String)>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The app for the address.
+    Described(Box<App>),
+    Bound(Bound, AppService),
+    Serving(Bound),
+    Ended,
+}
+
+impl App {
+    /// Serves a part on an address of its own.
+    pub(crate) fn add_beside(&mut self, address: String, part: Part, path: &str, routes: Router) {
+        let beside = self.beside.get_or_insert_with(|| Box::new(Servers::default()));
+        let added = beside.add(address, part, path, routes);
+        self.router.mistakes.extend(added.err());
+    }
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.iter().map(|server| (&server.address, &server.parts))).finish()
+    }
+}
+
+impl Beside for Servers {
+    fn add(
+        &mut self,
+        address: String,
+        part: Part,
+        path: &str,
+        routes: Router,
+    ) -> Result<(), String> {
+        if let Some(first) = self.0.iter().find(|server| server.has(part)) {
+            return Err(format!(
+                "there are two addresses of the {}, {} and {address}: leave one out",
+                part.name(),
+                first.address
+            ));
+        }
+        let parts = vec![(part, path.to_owned())];
+        match self.0.iter_mut().find(|server| server.address == address) {
+            Some(BesideServer { parts: known, stage: Stage::Described(app), .. }) => {
+                known.extend(parts);
+                let router = std::mem::take(&mut app.router);
+                app.router = router.merge(routes);
+            }
+            _ => {
+                let stage = Stage::Described(Box::new(App::new().merge(routes)));
+                self.0.push(BesideServer { address, parts, stage });
+            }
+        }
+        Ok(())
+    }
+
+    fn unbound(&self) -> String {
+        let name_of = |server: &BesideServer| {
+            let (part, _) = server.parts.first()?;
+            Some(format!(
+                "the address of the {}, {}, is one which `App::build` cannot bind: use \
+                 `App::listen_on` or `App::start_on`, or {}",
+                part.name(),
+                server.address,
+                part.instead()
+            ))
+        };
+        self.0.iter().find_map(name_of).unwrap_or_default()
+    }
+
+    fn inherit(&mut self, of_app: &App) {
+        for server in &mut self.0 {
+            if let Stage::Described(app) = &mut server.stage {
+                app.router.states = of_app.router.states.clone();
+                app.settings.proxies = of_app.settings.proxies.clone();
+            }
+        }
+    }
+
+    fn bind(&mut self, restart: Option<&Path>) -> Result<()> {
+        self.0.iter_mut().try_for_each(|server| server.bind(restart))
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.0.iter_mut().try_for_each(BesideServer::start)
+    }
+
+    fn end(&mut self) {
+        // All at once, so that nobody waits for two of them.
+        let ended: Vec<Bound> = self.0.iter_mut().filter_map(BesideServer::shut_down).collect();
+        ended.iter().for_each(|bound| bound.server.wait());
+    }
+
+    fn addr_of(&self, part: Part) -> Option<SocketAddr> {
+        match &self.0.iter().find(|server| server.has(part))?.stage {
+            Stage::Bound(bound, _) | Stage::Serving(bound) => bound.server.local_addr(),
+            Stage::Described(_) | Stage::Ended => None,
+        }
+    }
+}
+
+impl BesideServer {
+    fn has(&self, part: Part) -> bool {
+        self.parts.iter().any(|(known, _)| *known == part)
+    }
+
+    fn bind(&mut self, restart: Option<&Path>) -> Result<()> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+        let Stage::Described(app) = stage else { return Ok(()) };
+        let name = self.parts.first().map_or("", |(part, _)| part.name());
+        // A loop of its own, so that it answers while those of the app are busy.
+        let config = ServerConfig::default()
+            .event_loops(1)
+            .threads_max(THREADS_MAX)
+            .connections_max(CONNECTIONS_MAX)
+            .raise_descriptor_limit(false)
+            .drain_timeout(DRAIN)
+            .thread_name(name);
+        let service = app.config(config).build()?;
+        let listen = listen_beside(restart, name).http(self.address.as_str());
+        self.stage = Stage::Bound(bind(listen)?, service);
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+        let Stage::Bound(bound, service) = stage else { return Ok(()) };
+        bound.server.spawn(service).map_err(start_up)?;
+        for url in &bound.urls {
+            for (part, path) in &self.parts {
+                log_address(&format!("{url}{path}, with the {}", part.name()));
+            }
+        }
+        self.stage = Stage::Serving(bound);
+        Ok(())
+    }
+
+    /// Returns the server, if it serves, so that one can wait for its end.
+    fn shut_down(&mut self) -> Option<Bound> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+        let Stage::Serving(bound) = stage else { return None };
+        bound.server.shutdown_handle().shutdown();
+        Some(bound)
+    }
+}
+
+impl Drop for BesideServer {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+/// `name` is that of the first part. If the new process has other parts at an address than the old
+/// one, it does not take it over, and cannot bind it before the old one has ended.
+#[cfg(unix)]
+fn listen_beside(restart: Option<&Path>, name: &str) -> Listen {
+    let Some(path) = restart else { return Listen::new() };
+    let mut path = path.to_owned().into_os_string();
+    path.push(".");
+    path.push(name);
+    Listen::new().hot_restart(path)
+}
+
+#[cfg(not(unix))]
+fn listen_beside(_: Option<&Path>, _: &str) -> Listen {
+    Listen::new()
+}
