@@ -104,13 +104,13 @@ impl AppRouter for BuiltApp {
         let Some(route) = self.table.route(number) else {
             return Error::from_status(StatusCode::NOT_FOUND).into_pending_response();
         };
-        if route.options.refuses_content(&mut request, is_planned) {
-            let max = route.options.bytes_max().unwrap_or(u64::MAX);
-            let detail =
-                format!("the content is longer than the {max} bytes that this route accepts");
-            return Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_pending_response();
-        }
         let context = Context { router: self, settings: &self.settings, route: Some(route), asked };
+        if route.options.refuses_content(&mut request, is_planned) {
+            // Behind the middleware, which may refuse a stranger first, and which adds to the
+            // response what a script in a browser needs to see it. It must not read all of this.
+            request.body_mut().bound(route.options.bytes_max().unwrap_or(u64::MAX));
+            return Next { layers: Layers(&route.layers), context, end: End::TooLong }.run(request);
+        }
         if route.layers.is_empty() {
             return context.handle(request);
         }

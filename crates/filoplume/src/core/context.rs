@@ -232,6 +232,14 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Answers a request whose content is longer than its route accepts.
+    #[cold]
+    pub(crate) fn content_too_long(self) -> Response {
+        let max = self.content_bytes_max().unwrap_or(u64::MAX);
+        let detail = format!("the content is longer than the {max} bytes that this route accepts");
+        self.pending(Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail))
+    }
+
     fn states(&self) -> &'a States {
         match self.route {
             Some(route) => &route.states,

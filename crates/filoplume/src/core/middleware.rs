@@ -213,6 +213,8 @@ pub(crate) enum End {
     /// The response to a request that no handler answers: a list of methods, a redirect or an
     /// error.
     Unmatched,
+    /// The response to a request whose content is longer than its route accepts.
+    TooLong,
 }
 
 impl<'a> Next<'a> {
@@ -243,6 +245,7 @@ impl<'a> Next<'a> {
                 End::Route => return self.context.router.route(request, self.context.asked),
                 End::Unmatched => return self.context.router.answer_unmatched(&request),
                 End::Handler => return self.context.handle(request),
+                End::TooLong => return self.context.content_too_long(),
             },
         };
         result.unwrap_or_else(|error| self.context.pending(error))

@@ -11,6 +11,7 @@ use filoplume_runtime::{
 };
 
 use crate::app::{BuiltApp, ServerTiming};
+use crate::core::error::in_one_line;
 use crate::log::log_without_subscriber;
 use crate::middleware::TraceContext;
 use crate::observe::Observer;
@@ -145,8 +146,12 @@ impl Service for AppService {
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {
         let route = route.unwrap_or("(no route)");
         let Some(left_out) = self.app.settings.throttles.bodies.admit(route) else { return };
+        let error = in_one_line(error);
         tracing::warn!(
-            route, %error, left_out = left_out.field(), "the reader of a response body failed"
+            route,
+            error,
+            left_out = left_out.field(),
+            "the reader of a response body failed"
         );
         log_without_subscriber(&format!("{route}: the response was cut short: {error}{left_out}"));
     }

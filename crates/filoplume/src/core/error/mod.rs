@@ -1,6 +1,7 @@
 //! The error type of handlers, middleware and start-up.
 
 mod boxed;
+mod causes;
 mod own_response;
 mod print;
 mod with;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Headers, IntoStatus, Response, StatusCode};
 
+pub(crate) use self::causes::in_one_line;
+use self::causes::with_causes;
 pub(crate) use self::own_response::{Responder, responder};
 
 /// A failure: a status, details for the client, and a cause for the log.
@@ -318,15 +321,8 @@ impl Error {
 
     /// Returns the text for the log.
     pub(crate) fn in_one_line(&self) -> String {
-        let mut text = self.to_string();
         let told = usize::from(self.inner.detail.is_none());
-        for cause in self.chain().skip(told).map(ToString::to_string) {
-            // The text of many errors already includes their cause.
-            if !text.ends_with(&cause) {
-                text = format!("{text}: {cause}");
-            }
-        }
-        text
+        with_causes(self.to_string(), self.chain().skip(told))
     }
 
     /// Returns what a developer can do about the error, if its origin knows that.

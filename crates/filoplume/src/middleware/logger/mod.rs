@@ -45,7 +45,8 @@ use crate::middleware::{RequestId, TraceContext, TraceId};
 /// The line is written when the handler has answered. If the response is a stream, the line is
 /// written when the stream has ended, with the duration and the bytes of the whole response. If the
 /// stream is broken off, because its reader failed or the client left, the line has the bytes that
-/// were read, and the reason as its error. The combined format has no field for an error.
+/// were read, and the reason as its error. A stream of events ends when its client leaves, so that
+/// is no error of it. The combined format has no field for an error.
 ///
 /// ```
 /// use filoplume::prelude::*;

@@ -1,21 +1,26 @@
-//! Logs streamed responses when their reader has ended.
+//! Logs streamed responses when their reader, or what pushes them, has ended.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::thread;
 use std::time::Instant;
 
-use filoplume_runtime::{FileBody, Response, ResponseBody, StatusCode, Timing};
+use filoplume_runtime::pushed::{Ended, Outcome};
+use filoplume_runtime::{FileBody, Refusal, Response, ResponseBody, StatusCode, Timing};
 
 use super::{Entry, Output, RequestInfo, trace_id_of};
 use crate::core::context::Context;
+use crate::core::error::in_one_line;
 use crate::middleware::RequestId;
 
 /// Returns whether the content of a response is read while it is sent.
 pub(super) fn is_streamed(response: &Response) -> bool {
     matches!(
         response.body(),
-        ResponseBody::Sized { .. } | ResponseBody::File { .. } | ResponseBody::Unsized(_)
+        ResponseBody::Sized { .. }
+            | ResponseBody::File { .. }
+            | ResponseBody::Unsized(_)
+            | ResponseBody::Pushed(_)
     )
 }
 
@@ -51,6 +56,7 @@ pub(super) fn log_when_sent(
         length,
         bytes: 0,
         end: None,
+        refused: None,
     };
     let body = std::mem::take(response.body_mut());
     *response.body_mut() = match body {
@@ -62,6 +68,9 @@ pub(super) fn log_when_sent(
         }
         ResponseBody::Unsized(reader) => {
             ResponseBody::Unsized(Box::new(LoggedReader { reader, line }))
+        }
+        ResponseBody::Pushed(pushed) => {
+            ResponseBody::Pushed(Box::new(pushed.on_end(move |ended| line.pushed(ended))))
         }
         other => other,
     };
@@ -81,7 +90,7 @@ impl<R: Read> Read for LoggedReader<R> {
             Ok(0) if !buffer.is_empty() => self.line.end = Some(Ok(())),
             Ok(read) => self.line.bytes += *read as u64,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => self.line.end = Some(Err(error.to_string())),
+            Err(error) => self.line.end = Some(Err(in_one_line(error))),
         }
         result
     }
@@ -94,7 +103,8 @@ impl<R: FileBody> FileBody for LoggedReader<R> {
 
     fn advance(&mut self, bytes: u64) -> io::Result<()> {
         self.line.bytes += bytes;
-        self.reader.advance(bytes).inspect_err(|error| self.line.end = Some(Err(error.to_string())))
+        let advanced = self.reader.advance(bytes);
+        advanced.inspect_err(|error| self.line.end = Some(Err(in_one_line(error))))
     }
 }
 
@@ -110,13 +120,33 @@ struct PendingLine {
     length: Option<u64>,
     /// The bytes read so far.
     bytes: u64,
-    /// How the reader ended, if it has.
+    /// How the body ended, if it has.
     end: Option<Result<(), String>>,
+    /// Why the client got a `503` in its place.
+    refused: Option<Refusal>,
 }
 
 impl PendingLine {
+    /// Logs a body that was pushed.
+    fn pushed(mut self, ended: &Ended<'_>) {
+        self.bytes = ended.bytes;
+        match &ended.outcome {
+            Outcome::Complete => self.end = Some(Ok(())),
+            Outcome::Failed(error) => self.end = Some(Err(in_one_line(*error))),
+            Outcome::Refused(refusal) => {
+                self.status = StatusCode::SERVICE_UNAVAILABLE;
+                self.refused = Some(*refusal);
+            }
+            // The client has gone.
+            _ => {}
+        }
+    }
+
     /// Returns why the response is incomplete.
     fn reason(&self) -> Option<String> {
+        if let Some(refusal) = self.refused {
+            return Some(format!("refused: {refusal}"));
+        }
         // A reader of known length is not read again after its last byte.
         let is_whole = self.length.is_some_and(|length| self.bytes >= length);
         let reason = match (&self.end, self.length) {

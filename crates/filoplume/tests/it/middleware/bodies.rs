@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use filoplume::middleware::{BodyLimit, MethodOverride};
+use filoplume::middleware::{BearerAuth, BodyLimit, Cors, MethodOverride, RequestIds};
 use filoplume::prelude::*;
 use filoplume::testing::{TestClient, TestResponse};
 
@@ -161,5 +161,67 @@ fn the_limit_of_the_new_route_applies() {
         assert!(put_in_chunks(app(), 10).ends_with("10 bytes"));
         let refused = put_in_chunks(app(), 11);
         assert!(refused.starts_with("HTTP/1.1 413"), "{refused}");
+    }
+}
+
+/// A router's middleware is around a `413` as it is around a `404`: strangers learn nothing, a
+/// script in a browser sees the status, and the limit for guesses counts.
+#[test]
+fn content_that_is_too_long_is_refused_behind_the_middleware_of_its_route() {
+    let nested = |router: Router| App::new().nest("/api", router);
+    let merged = |router: Router| App::new().merge(Router::new().nest("/api", router));
+    let apps: [&dyn Fn(Router) -> App; 2] = [&nested, &merged];
+    for app in apps {
+        let router = Router::new()
+            .post("/notes", |text: String| text)
+            .with(Cors::new().allow_origin("https://a.example"))
+            .with(RequestIds::new())
+            .with(BearerAuth::tokens(["t0ken"]))
+            .with(BodyLimit::new(10));
+        let client = app(router).test();
+        let post = |token: &str, length| {
+            client
+                .post("/api/notes")
+                .header("origin", "https://a.example")
+                .bearer(token)
+                .body("x".repeat(length))
+                .send()
+        };
+        for (response, status) in
+            [(post("wrong", 11), 401), (post("t0ken", 11), 413), (post("t0ken", 10), 200)]
+        {
+            response.assert_status(status);
+            assert_eq!(response.header("access-control-allow-origin"), Some("https://a.example"));
+            assert!(response.header("x-request-id").is_some(), "{status}");
+        }
+    }
+}
+
+#[test]
+fn middleware_reads_no_more_than_the_limit_of_what_is_refused() {
+    let read = |mut request: Request, next: Next<'_>| {
+        let mut content = Vec::new();
+        let result = request.body_mut().read_to_end(&mut content);
+        // What came with the head is in memory already.
+        assert!(content.len() < 500_000, "{} bytes", content.len());
+        match result {
+            Ok(_) => {
+                request.body_mut().unread(&content);
+                Ok(next.run(request))
+            }
+            Err(error) => Err(Error::bad_request(error.to_string())),
+        }
+    };
+    let router = Router::new().post("/notes", |_: Body| "kept").with(BodyLimit::new(10)).with(read);
+    let app = App::new().merge(router).start("127.0.0.1:0").unwrap();
+    for (length, status) in [(10, 200), (1_000_000, 400)] {
+        let mut socket = TcpStream::connect(app.local_addr()).unwrap();
+        let head = "POST /notes HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
+        write!(socket, "{head}Content-Length: {length}\r\n\r\n").unwrap();
+        // The rest is refused, so that it may not be possible to send it.
+        let _ = socket.write_all("x".repeat(length).as_bytes());
+        let mut answer = [0; 12];
+        socket.read_exact(&mut answer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"), "{length}");
     }
 }

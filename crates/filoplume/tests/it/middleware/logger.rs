@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use filoplume::middleware::{Logger, RequestIds};
 use filoplume::prelude::*;
+use filoplume::{RunningApp, ServerConfig};
 use parking_lot::Mutex;
 
 use super::ask;
@@ -114,19 +115,8 @@ fn a_response_that_is_broken_off_is_logged_as_broken_off() {
         client.raw(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
     }
     client.raw("HEAD /whole HTTP/1.1\r\nHost: a\r\n\r\n");
-    let text = sink.text();
-    let lines: Vec<_> = text
-        .lines()
-        .map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            format!(
-                "{} {} {} {} {}",
-                line["method"], line["path"], line["status"], line["bytes"], line["error"]
-            )
-        })
-        .collect();
     assert_eq!(
-        lines,
+        briefly(&sink),
         [
             r#""GET" "/whole" 200 3 null"#,
             r#""GET" "/failing" 200 3 "broken off: the disk is gone""#,
@@ -134,6 +124,169 @@ fn a_response_that_is_broken_off_is_logged_as_broken_off() {
             r#""HEAD" "/whole" 200 3 null"#,
         ]
     );
+}
+
+/// The method, path, status, bytes and error of each line.
+fn briefly(sink: &Sink) -> Vec<String> {
+    let brief = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        format!(
+            "{} {} {} {} {}",
+            line["method"], line["path"], line["status"], line["bytes"], line["error"]
+        )
+    };
+    sink.text().lines().map(brief).collect()
+}
+
+/// An error whose text leaves its cause out.
+#[derive(Debug)]
+struct Outer(io::Error);
+
+impl std::fmt::Display for Outer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the report cannot be made")
+    }
+}
+
+impl std::error::Error for Outer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// Regression: the line came before the first byte, without bytes and without the failure.
+#[test]
+fn a_pushed_body_is_logged_when_it_has_ended() {
+    use filoplume::pushed::{self, Pushed};
+
+    let sink = Sink::default();
+    let so_far = sink.clone();
+    let client = App::new()
+        .get("/channel", move || {
+            let (sender, body) = pushed::channel();
+            let so_far = so_far.clone();
+            std::thread::spawn(move || {
+                sender.send("abc").unwrap();
+                assert_eq!(so_far.text(), "", "it is not sent yet");
+                sender.send("de").unwrap();
+            });
+            body
+        })
+        .get("/written", || Pushed::written(|out| write!(out, "abc")))
+        .get("/failing", || {
+            Pushed::written(|out| {
+                write!(out, "abc")?;
+                out.flush()?;
+                Err(io::Error::other(Outer(io::Error::other("the disk is gone"))))
+            })
+        })
+        .with(Logger::new().json().to(sink.clone()))
+        .test();
+    for path in ["/channel", "/written", "/failing"] {
+        client.raw(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+    client.raw("HEAD /written HTTP/1.1\r\nHost: a\r\n\r\n");
+    let cause = "the report cannot be made: the disk is gone";
+    assert_eq!(
+        briefly(&sink),
+        [
+            r#""GET" "/channel" 200 5 null"#.to_owned(),
+            r#""GET" "/written" 200 3 null"#.to_owned(),
+            format!(r#""GET" "/failing" 200 3 "broken off: {cause}""#),
+            r#""HEAD" "/written" 200 null null"#.to_owned(),
+        ]
+    );
+}
+
+/// What a client of an app gets, which leaves after the head and `content`.
+fn leave_after(app: &RunningApp, path: &str, content: &str) {
+    let mut socket = std::net::TcpStream::connect(app.local_addr()).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    while !(answer.contains("\r\n\r\n") && answer.contains(content)) {
+        let mut byte = [0];
+        io::Read::read_exact(&mut socket, &mut byte).unwrap();
+        answer.push(char::from(byte[0]));
+    }
+}
+
+fn wait_for_a_line(sink: &Sink) {
+    let start = std::time::Instant::now();
+    while !sink.text().ends_with('\n') {
+        assert!(start.elapsed().as_secs() < 30, "there is no line");
+        std::thread::yield_now();
+    }
+}
+
+/// A client that leaves is how a stream of events ends. Other bodies are broken off then.
+#[test]
+fn the_line_of_a_stream_of_events_comes_when_its_client_has_left() {
+    use filoplume::sse::{Hub, LastEventId};
+
+    let broken_off = r#""broken off: the connection ended before the response""#;
+    for (path, error) in [("/feed", "null"), ("/channel", broken_off)] {
+        let sink = Sink::default();
+        let hub = Hub::new().replay(1);
+        hub.send("news");
+        let senders = Arc::new(Mutex::new(Vec::new()));
+        let app = App::new()
+            .get("/feed", move |last: LastEventId| hub.subscribe_with_history(&last))
+            .get("/channel", move || {
+                let (sender, body) = filoplume::pushed::channel();
+                sender.try_send("data: news\n\n\n").unwrap();
+                senders.lock().push(sender);
+                body
+            })
+            .with(Logger::new().json().timing().to(sink.clone()))
+            .start("127.0.0.1:0")
+            .unwrap();
+        leave_after(&app, path, "data: news\n\n");
+        wait_for_a_line(&sink);
+        let lines = briefly(&sink);
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(sink.text().contains("write_us"), "{}", sink.text());
+        assert!(line.ends_with(error) && !line.contains(" 200 0 "), "{line}");
+        app.shutdown();
+        assert_eq!(briefly(&sink).len(), 1, "it is written once");
+    }
+}
+
+#[test]
+fn a_body_without_a_thread_is_logged_as_the_503_that_its_client_gets() {
+    use filoplume::pushed::Pushed;
+
+    let sink = Sink::default();
+    let (open, gate) = std::sync::mpsc::sync_channel::<()>(0);
+    let gate = Arc::new(Mutex::new(gate));
+    let app = App::new()
+        .get("/held", move || {
+            let gate = Arc::clone(&gate);
+            Pushed::written(move |out| {
+                out.write_all(b"held")?;
+                out.flush()?;
+                let _ = gate.lock().recv();
+                Ok(())
+            })
+        })
+        .get("/more", || Pushed::written(|_| Ok(())))
+        .config(ServerConfig::default().threads_max(2))
+        .with(Logger::new().json().to(sink.clone()))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut held = std::net::TcpStream::connect(app.local_addr()).unwrap();
+    held.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut first = [0; 12];
+    io::Read::read_exact(&mut held, &mut first).unwrap();
+    let mut socket = std::net::TcpStream::connect(app.local_addr()).unwrap();
+    socket.write_all(b"GET /more HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let answer = io::read_to_string(&mut socket).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    wait_for_a_line(&sink);
+    let lines = briefly(&sink);
+    assert!(lines[0].starts_with(r#""GET" "/more" 503 0 "refused: "#), "{lines:?}");
+    open.send(()).unwrap();
+    app.shutdown();
+    assert_eq!(briefly(&sink)[1], r#""GET" "/held" 200 4 null"#);
 }
 
 /// Run in a separate process by the tests below.

@@ -12,7 +12,7 @@ use crate::engine::task::Task;
 use crate::execution::key::Route;
 use crate::protocol::http::{Http, PushFailed};
 use crate::service::mailbox::WakeConnection;
-use crate::service::pushed::Run;
+use crate::service::pushed::{Outcome, Run};
 use crate::service::refused::RETRY_AFTER;
 use crate::service::response::{Response, ResponseBody};
 
@@ -80,6 +80,7 @@ impl Worker<'_> {
             return None;
         }
         let refusal = self.run_for(connection, route, run).err()?;
+        body.ended(Outcome::Refused(refusal));
         refuse_body(response);
         Some(refusal)
     }

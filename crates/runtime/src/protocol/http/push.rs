@@ -15,7 +15,7 @@ use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service::mailbox::{End, Rest, WakeConnection};
-use crate::service::pushed::{KeepAlive, Pushed};
+use crate::service::pushed::{KeepAlive, Outcome, Pushed};
 
 /// Maximum number of bytes taken from the mailbox at once.
 const TAKE_BYTES: usize = 64 * 1024;
@@ -138,6 +138,7 @@ impl Http {
         if taken > 0 {
             Pushing::end(framing, output);
             pushing.sent_at = clock.now();
+            pushing.body.count(taken);
         }
         match rest {
             Rest::Nothing if taken == 0 => Step::AwaitPush,
@@ -145,10 +146,12 @@ impl Http {
             Rest::Some => Step::Pushed { has_more: true },
             Rest::End(End::Failed(error)) => {
                 let route = pushing.route;
+                pushing.body.ended(Outcome::Failed(&error));
                 self.break_off();
                 Step::PushFailed(Box::new(PushFailed { route, error }))
             }
             Rest::End(End::Finished(trailers)) => {
+                pushing.body.ended(Outcome::Complete);
                 let trailers = trailers.filter(|_| pushing.body.options.sends_trailers);
                 self.pushed_all(framing, trailers.as_deref(), buffers)
             }
@@ -184,6 +187,8 @@ impl Http {
                 output.extend_from_slice(bytes);
                 Pushing::end(pushing.framing, output);
                 pushing.sent_at = clock.now();
+                let length = bytes.len();
+                pushing.body.count(length);
             }
         }
         true

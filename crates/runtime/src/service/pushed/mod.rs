@@ -30,6 +30,7 @@
 //! # assert!(answer.ends_with(b"\r\n0\r\n\r\n"));
 //! ```
 
+mod ended;
 mod sender;
 mod writer;
 
@@ -45,6 +46,8 @@ use bytes::Bytes;
 use crate::budget::streams::OpenStream;
 use crate::service::mailbox::{Mailbox, SendQueue};
 use crate::service::request::Request;
+use ended::Watch;
+pub use ended::{Ended, Outcome};
 pub use sender::{SendError, Sender};
 pub use writer::StreamWriter;
 
@@ -74,7 +77,12 @@ pub fn channel() -> (Sender, Pushed) {
         senders: AtomicUsize::new(1),
         maker: thread::current().id(),
     });
-    let body = Pushed { shared: Some(Arc::clone(&shared)), options: Options::default(), run: None };
+    let body = Pushed {
+        shared: Some(Arc::clone(&shared)),
+        options: Options::default(),
+        run: None,
+        watch: None,
+    };
     (Sender::new(shared), body)
 }
 
@@ -116,6 +124,7 @@ pub struct Pushed {
     shared: Option<Arc<Shared>>,
     pub(crate) options: Options,
     run: Option<Run>,
+    watch: Option<Box<Watch>>,
 }
 
 /// Code that fills a body. It gets what counts its thread, unless there is no server.
@@ -211,6 +220,46 @@ impl Pushed {
         self
     }
 
+    /// Calls `tell` when the body has ended, or when nothing of it will be sent. It is for logs, and
+    /// may run on an event loop: it must not wait. Those that were given before are called before.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Response, pushed};
+    ///
+    /// fn count(_: Request) -> Response {
+    ///     let (sender, body) = pushed::channel();
+    ///     let _ = sender.try_send("1 2 3");
+    ///     let mut response = Response::default();
+    ///     response.set_pushed(body.on_end(|ended| println!("{} bytes", ended.bytes)));
+    ///     response
+    /// }
+    /// # use filoplume_runtime::{Peer, ServerConfig, answer_in_process};
+    /// # let input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    /// # answer_in_process(&count, Peer::Unix, input, &ServerConfig::default());
+    /// ```
+    pub fn on_end(mut self, tell: impl FnOnce(&Ended<'_>) + Send + 'static) -> Self {
+        let watch = Watch::new(tell);
+        self.watch = Some(match self.watch.take() {
+            Some(first) => watch.behind(first),
+            None => watch,
+        });
+        self
+    }
+
+    /// Counts bytes that are passed on to the client.
+    pub(crate) fn count(&mut self, bytes: usize) {
+        if let Some(watch) = &mut self.watch {
+            watch.bytes += bytes as u64;
+        }
+    }
+
+    /// Tells of the end. Later ends are not told.
+    pub(crate) fn ended(&mut self, outcome: Outcome<'_>) {
+        if let Some(watch) = self.watch.take() {
+            watch.tell(outcome);
+        }
+    }
+
     /// Takes the code that fills the body, which the engine must run.
     pub(crate) fn take_run(&mut self) -> Option<Run> {
         self.run.take()
@@ -227,6 +276,8 @@ impl Drop for Pushed {
         if let Some(shared) = self.shared.take() {
             shared.queue().close();
         }
+        let is_end = self.options.is_endless;
+        self.ended(if is_end { Outcome::Complete } else { Outcome::Gone });
     }
 }
 
