@@ -132,6 +132,36 @@ fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
     assert_none(|| count(app().build().unwrap()));
 }
 
+/// A path without a route is looked up before the call, where nothing can move it to another
+/// thread. Regression: each segment cost several allocations, so that 200 clients with long paths
+/// stalled the loops.
+#[test]
+fn a_long_path_without_a_route_allocates_no_more_than_a_short_one() {
+    let mut app = App::new().get("/items/{id}", || "an item");
+    for number in 0..32 {
+        let inner = Router::new()
+            .get("/", || "a page")
+            .with(|request: Request, next: Next<'_>| next.run(request));
+        app = app.nest(&format!("/area{number}"), inner);
+    }
+    let client = app.test();
+    let count = |path: String| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let _counting = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _profiler = dhat::Profiler::builder().testing().build();
+        assert!(client.raw(&request).starts_with(b"HTTP/1.1 404 "));
+        let before = dhat::HeapStats::get().total_blocks;
+        client.raw(&request);
+        dhat::HeapStats::get().total_blocks - before
+    };
+    for segment in ["%41/", "a/", "%2e%2ex/", "A/", "..%2f/"] {
+        let (short, long) =
+            (count(format!("/x/{segment}")), count(format!("/x/{}", segment.repeat(900))));
+        // The buffers of a longer request grow more often.
+        assert!(long < short + 60, "{segment}: {short} and {long} allocations");
+    }
+}
+
 const MEMBERS: usize = 64;
 const BROADCASTS: usize = 50;
 const MESSAGE_BYTES: usize = 1024;

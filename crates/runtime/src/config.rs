@@ -443,6 +443,11 @@ impl ServerConfig {
         self
     }
 
+    /// Returns the longest content that is accepted, in bytes, unless a route says otherwise.
+    pub fn accepted_content_bytes(&self) -> u64 {
+        self.content_bytes_max
+    }
+
     /// Sets the folder for contents that [wait in files](crate::Plan::spooled) until they are
     /// complete. It must exist. The files have no names, so nothing is left behind, whatever
     /// happens. Default: the system's folder for temporary files. On many systems that one lies in

@@ -459,7 +459,7 @@ impl App {
         settings.states = self.router.states.clone();
         let mut router = self.router;
         router.layers.clear();
-        let table = build(router, &layers).map_err(|mistakes| {
+        let table = build(router, &layers, self.config.as_ref()).map_err(|mistakes| {
             let list: Vec<_> = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
             Error::start_up(format!("the app cannot start:{}", list.concat()))
         })?;

@@ -92,6 +92,7 @@ impl IntoResponse for InvalidHeader {
 /// Becomes an empty `200`.
 impl IntoResponse for () {
     const SAYS_STATUS: bool = false;
+    const IS_NOTHING: bool = true;
 
     fn into_response(self) -> Result<Response> {
         Ok(Response::default())
@@ -108,8 +109,20 @@ impl IntoResponse for StatusCode {
         if is_error(self) {
             return Err(Error::from_status(self));
         }
+        check_final(self)?;
         Ok(Response::new(self.as_u16()))
     }
+}
+
+/// An interim response (RFC 9110, 15.2) is followed by another one, which a handler cannot send.
+fn check_final(status: StatusCode) -> Result<()> {
+    if status.is_informational() {
+        return Err(Error::internal(format!(
+            "`{status}` is not the status of a response: send hints with `EarlyHints`, and switch \
+             protocols with `WebSocketUpgrade` or `Response::upgrade`"
+        )));
+    }
+    Ok(())
 }
 
 fn is_error(status: StatusCode) -> bool {
@@ -209,7 +222,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     }
 }
 
-/// Sets the headers, replacing those of the same name.
+/// Sets the headers, replacing those of the same name. Each `set-cookie` is added.
 impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoResponse
     for ([(N, V); COUNT], T)
 {
@@ -256,7 +269,12 @@ fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
     headers: [(N, V); COUNT],
 ) -> Result<Response> {
     for (name, value) in headers {
-        response.set_header(name.as_ref(), value).map_err(Error::internal)?;
+        // Each cookie has a field of its own (RFC 6265, 3).
+        if name.as_ref().eq_ignore_ascii_case("set-cookie") {
+            response.add_header(name.as_ref(), value).map_err(Error::internal)?;
+        } else {
+            response.set_header(name.as_ref(), value).map_err(Error::internal)?;
+        }
     }
     Ok(response)
 }

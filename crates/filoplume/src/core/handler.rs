@@ -153,7 +153,17 @@ macro_rules! handlers {
                 $($parameter::configure(options);)*
             }
 
-            const CHECKED: () = check_takes(&[$($parameter::TAKES),*]);
+            const CHECKED: () = {
+                check_takes(&[$($parameter::TAKES),*]);
+                $(
+                    assert!(
+                        <$parameter::Rejection as IntoResponse>::SAYS_STATUS,
+                        "the `Rejection` of a parameter has no status, so the response would be a \
+                         200: use `type Rejection = Error`, with an error such as \
+                         `Error::unauthorized(text)`"
+                    );
+                )*
+            };
         }
     };
 }

@@ -142,7 +142,14 @@ where
     R: IntoResponse,
 {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
-        const { R::CHECKED };
+        const {
+            let () = R::CHECKED;
+            assert!(
+                !R::IS_NOTHING,
+                "this middleware returns nothing, so the client gets an empty 200: return the \
+                 response, as `next.run(request)` at the end, without a semicolon"
+            );
+        };
         respond(request, |request| Ok(self(request, next)))
     }
 }

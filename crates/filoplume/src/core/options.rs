@@ -53,6 +53,8 @@ pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 pub struct RouteOptions {
     takes: Takes,
     content_bytes_max: Option<u64>,
+    /// What is collected in memory, unless the route says otherwise.
+    collected_bytes_max: u64,
     coded_content: CodedContent,
     execution: Execution,
     permits: Option<Permits>,
@@ -94,6 +96,7 @@ impl RouteOptions {
         Self {
             takes: Takes::Nothing,
             content_bytes_max: None,
+            collected_bytes_max: CONTENT_BYTES_MAX,
             coded_content: CodedContent::default(),
             execution: Execution::default(),
             permits: None,
@@ -393,11 +396,16 @@ impl RouteOptions {
         self.implied.iter().map(|(_, make)| make()).collect()
     }
 
+    /// Applies the server's maximum to contents that are collected, if it is lower.
+    pub(crate) fn limit_contents(&mut self, bytes: u64) {
+        self.collected_bytes_max = self.collected_bytes_max.min(bytes);
+    }
+
     /// Returns the maximum length of the content, or `None` if only the server's limit applies.
     pub(crate) fn bytes_max(&self) -> Option<u64> {
         match self.takes {
             Takes::Nothing | Takes::Stream | Takes::Request => self.content_bytes_max,
-            Takes::Content => Some(self.content_bytes_max.unwrap_or(CONTENT_BYTES_MAX)),
+            Takes::Content => Some(self.content_bytes_max.unwrap_or(self.collected_bytes_max)),
         }
     }
 

@@ -104,6 +104,10 @@ pub trait IntoResponse {
     #[doc(hidden)]
     const CHECKED: () = ();
 
+    /// Whether it is the result of a closure that returns nothing.
+    #[doc(hidden)]
+    const IS_NOTHING: bool = false;
+
     /// Whether the response depends on the conditions and the range of the request, like that of a
     /// [file](crate::FileResponse). A type that wraps another one has the value of the inner type.
     const IS_CONDITIONAL: bool = false;

@@ -208,6 +208,7 @@ impl Rejection for FormRejection {
             Self::Fields(fields @ FieldsError::TooMany { .. }) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, fields)
             }
+            Self::Fields(FieldsError::Unreadable { .. }) => return Error::internal(self.clone()),
             Self::Fields(fields @ FieldsError::Data { .. }) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, fields)
             }

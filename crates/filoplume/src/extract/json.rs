@@ -52,6 +52,7 @@ use crate::semantics::media_type::essence;
 /// `400`, and JSON that does not match `T` with `422` and the field. It also rejects content as
 /// [`Bytes`] does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "a response does nothing until it is returned"]
 pub struct Json<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest for Json<T> {

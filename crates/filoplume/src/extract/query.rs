@@ -114,6 +114,9 @@ impl StdError for QueryRejection {
 
 impl Rejection for QueryRejection {
     fn describe(&self) -> Error {
+        if let FieldsError::Unreadable { .. } = &self.0 {
+            return Error::internal(self.clone());
+        }
         let error = Error::bad_request(self.to_string());
         match self.0.field() {
             Some((field, message)) => error.with_field(field, message),

@@ -59,6 +59,12 @@ pub enum FieldsError {
         /// The maximum number of fields.
         fields_max: usize,
     },
+    /// The type cannot be read from fields, whatever their values: it has a number or a `bool` in
+    /// `#[serde(flatten)]`, where serde offers only texts. The response is a `500`.
+    Unreadable {
+        /// What is wrong.
+        message: String,
+    },
     /// The fields do not match the type.
     Data {
         /// The name of the field; `None` if the error concerns all of them.
@@ -74,7 +80,7 @@ impl FieldsError {
         match self {
             Self::Encoding { field, error } => Some((field, error.to_string())),
             Self::Data { field: Some(field), message } => Some((field, message.clone())),
-            Self::TooMany { .. } | Self::Data { field: None, .. } => None,
+            Self::TooMany { .. } | Self::Unreadable { .. } | Self::Data { field: None, .. } => None,
         }
     }
 }
@@ -86,6 +92,12 @@ impl fmt::Display for FieldsError {
             Self::TooMany { fields_max } => {
                 write!(f, "there are more than the {fields_max} fields that are accepted")
             }
+            Self::Unreadable { message } => write!(
+                f,
+                "{message}: numbers and `bool` in `#[serde(flatten)]` cannot be read from fields, \
+                 so take two parameters, such as `Query(page): Query<Page>, Query(filter): \
+                 Query<Filter>`"
+            ),
             Self::Data { field: Some(field), message } => {
                 write!(f, "`{field}` is wrong: {message}")
             }
@@ -96,15 +108,75 @@ impl fmt::Display for FieldsError {
 
 impl StdError for FieldsError {}
 
-/// Deserializes a value from fields.
+/// Deserializes a value from fields. A browser sends every field of a form, also those that were
+/// left empty. So a field that is empty counts as missing if its type cannot read an empty text.
 pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
     // The deserializer would replace invalid UTF-8 with U+FFFD, and keep malformed escapes.
     check(input)?;
+    let error = match read_once(input) {
+        Err(error) if has_empty_field(input) => error,
+        result => return result,
+    };
+    let attempts = (RETRIED_BYTES_MAX / input.len().max(1)).clamp(1, EMPTY_FIELDS_MAX);
+    let (mut rest, mut current) = (input.to_vec(), error.clone());
+    for _ in 0..attempts {
+        let FieldsError::Data { field: Some(field), message } = &current else { return Err(error) };
+        if message.starts_with("unknown field") {
+            return Err(error);
+        }
+        let Some(without) = without_empty(&rest, field) else { return Err(error) };
+        rest = without;
+        current = match read_once(&rest) {
+            Err(error) => error,
+            result => return result,
+        };
+    }
+    Err(error)
+}
+
+/// How many empty fields may count as missing, in a form of the usual length.
+const EMPTY_FIELDS_MAX: usize = 64;
+
+/// How many bytes are read again for that. It bounds the work that a long form can cause.
+const RETRIED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+fn pairs(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+    input.split(|&byte| byte == b'&')
+}
+
+fn is_empty(pair: &[u8]) -> bool {
+    pair.last() == Some(&b'=') && pair.iter().filter(|&&byte| byte == b'=').count() == 1
+}
+
+fn has_empty_field(input: &[u8]) -> bool {
+    pairs(input).any(is_empty)
+}
+
+/// Returns the fields without this one. `None` if it has a value.
+fn without_empty(input: &[u8], field: &str) -> Option<Vec<u8>> {
+    let (mut kept, mut is_found) = (Vec::with_capacity(input.len()), false);
+    for pair in pairs(input) {
+        if name(pair) != field {
+            kept.extend_from_slice(pair);
+            kept.push(b'&');
+        } else if is_empty(pair) {
+            is_found = true;
+        } else {
+            return None;
+        }
+    }
+    is_found.then_some(kept)
+}
+
+fn read_once<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
     let deserializer = serde_html_form::Deserializer::from_bytes(input);
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let message = match error.inner().to_string() {
             // The deserializer returns this text if a field occurs several times but has one value.
             unclear if unclear == "unsupported value" => "it occurs more than once".to_owned(),
+            message if wants_a_number(&message) => {
+                return FieldsError::Unreadable { message: shortened(message) };
+            }
             message => message,
         };
         FieldsError::Data { field: field_path(error.path(), &message), message: shortened(message) }
@@ -127,7 +199,7 @@ fn check(input: &[u8]) -> Result<(), FieldsError> {
     Ok(())
 }
 
-/// Returns the name of the field in an invalid pair.
+/// Returns the beginning of the name of a field.
 fn name(pair: &[u8]) -> String {
     let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
     percent_encoding::percent_decode(name)
@@ -135,6 +207,28 @@ fn name(pair: &[u8]) -> String {
         .chars()
         .take(NAME_CHARS_MAX)
         .collect()
+}
+
+/// Returns whether serde has refused a text because it wants a number or a `bool`. A value that is
+/// read as one of these gives another message, so this comes from `#[serde(flatten)]` only.
+fn wants_a_number(message: &str) -> bool {
+    const WANTED: [&str; 13] = [
+        "i8",
+        "i16",
+        "i32",
+        "i64",
+        "i128",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "u128",
+        "f32",
+        "f64",
+        "a boolean",
+    ];
+    message.starts_with("invalid type: string ")
+        && WANTED.iter().any(|kind| message.ends_with(&format!(", expected {kind}")))
 }
 
 #[cfg(test)]
@@ -187,6 +281,71 @@ mod tests {
             expect![[r#"a [] Some(3) true Some(Large)"#]],
         );
         check_read("name=a&count=", expect![[r#"a [] None false None"#]]);
+    }
+
+    #[test]
+    fn an_empty_field_is_missing_unless_its_type_reads_an_empty_text() {
+        check_read("name=&size=", expect![[r#" [] None false None"#]]);
+        check_read("name=a&size=&gift=&count=", expect![[r#"a [] None false None"#]]);
+        check_read(
+            "name=a&size&gift=on",
+            expect!["`size` is wrong: unknown variant ``, expected `small` or `large`"],
+        );
+        check_read("name=a&size=&size=small", expect!["`size` is wrong: it occurs more than once"]);
+        check_read(
+            "name=a&colour=&size=",
+            expect![
+                "`colour` is wrong: unknown field `colour`, expected one of `name`, `tag`, `count`, `gift`, `size`"
+            ],
+        );
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "its fields are printed")]
+        struct Filter {
+            size: Size,
+            from: Option<std::net::IpAddr>,
+            letter: Option<char>,
+        }
+        let read = |input: &str| match read::<Filter>(input.as_bytes()) {
+            Ok(filter) => format!("{filter:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(
+            read("from=&size=large&letter="),
+            "Filter { size: Large, from: None, letter: None }"
+        );
+        let required = read("from=&size=&letter=");
+        assert!(required.contains("wrong"), "{required}");
+    }
+
+    /// Reading again is bounded.
+    #[test]
+    fn many_empty_fields_cost_a_bounded_number_of_attempts() {
+        let many: String = (0..9_000).map(|number| format!("a{number}=&")).collect();
+        let begun = std::time::Instant::now();
+        let numbers = read::<std::collections::HashMap<String, Size>>(many.as_bytes());
+        numbers.unwrap_err();
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_number_in_a_flattened_struct_is_a_mistake_of_the_program() {
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
+        struct Page {
+            page: u32,
+        }
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
+        struct Search {
+            q: Option<String>,
+            #[serde(flatten)]
+            page: Page,
+        }
+        let error = read::<Search>(b"q=a&page=2").unwrap_err();
+        assert!(matches!(error, FieldsError::Unreadable { .. }), "{error:?}");
+        assert!(error.to_string().contains("so take two parameters"), "{error}");
+        let error = read::<Page>(b"page=two").unwrap_err();
+        assert!(matches!(error, FieldsError::Data { .. }), "{error:?}");
     }
 
     #[test]

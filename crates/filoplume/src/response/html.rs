@@ -16,6 +16,7 @@ use crate::core::response::IntoResponse;
 /// app.test().get("/").send().assert_header("content-type", "text/html; charset=utf-8");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "a response does nothing until it is returned"]
 pub struct Html<T>(pub T);
 
 impl<T: Into<Bytes>> IntoResponse for Html<T> {

@@ -30,6 +30,7 @@ use crate::semantics::uri::encoded;
 /// app.test().get("/").send().assert_header("location", "/caf%C3%A9%20menu?day=%C3%A4");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a response does nothing until it is returned"]
 pub struct Redirect {
     status: StatusCode,
     target: String,

@@ -5,7 +5,7 @@ mod guards;
 use std::panic::Location;
 use std::sync::Arc;
 
-use filoplume_runtime::Method;
+use filoplume_runtime::{Method, ServerConfig};
 
 use crate::core::captures::Capture;
 use crate::core::handler::{Endpoint, SharedEndpoint};
@@ -22,10 +22,15 @@ use crate::routing::router::{FALLBACK, Fallback, Placed, Router};
 use crate::routing::table::{Entry, Matcher, Table, allow};
 
 /// Builds the table of an app. `app_layers` run before a route is chosen.
-pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<String>> {
+pub(crate) fn build(
+    router: Router,
+    app_layers: &[Layer],
+    config: Option<&ServerConfig>,
+) -> Result<Table, Vec<String>> {
     let mut builder = Builder {
         table: Table::default(),
         app_layers,
+        config,
         mistakes: Vec::new(),
         guarded: Vec::new(),
         nested_routes: Vec::new(),
@@ -44,6 +49,7 @@ pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<S
 struct Builder<'a> {
     table: Table,
     app_layers: &'a [Layer],
+    config: Option<&'a ServerConfig>,
     mistakes: Vec<String>,
     guarded: Vec<GuardedRouter>,
     nested_routes: Vec<NestedRoute>,
@@ -332,6 +338,9 @@ impl Builder<'_> {
 
     fn options(&self, layers: &[Layer], endpoint: &dyn Endpoint) -> RouteOptions {
         let mut options = RouteOptions::new();
+        if let Some(config) = self.config {
+            options.limit_contents(config.accepted_content_bytes());
+        }
         for layer in self.app_layers.iter().chain(layers) {
             layer.configure(&mut options);
         }

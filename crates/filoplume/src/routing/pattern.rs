@@ -208,7 +208,10 @@ fn push_byte(text: &mut String, byte: u8) {
     if is_plain(byte) {
         text.push(char::from(byte));
     } else {
-        let _ = write!(text, "%{byte:02X}");
+        text.push('%');
+        for digit in [byte >> 4, byte & 0xf] {
+            text.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+        }
     }
 }
 

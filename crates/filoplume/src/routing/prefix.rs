@@ -129,36 +129,39 @@ impl Segment {
 /// A path in the form that is compared with prefixes.
 pub(super) struct FoldedPath<'p> {
     folded: Cow<'p, str>,
+    /// The same with its `..` resolved, if there are any. A path is compared with many prefixes.
+    resolved: Option<String>,
 }
 
 impl<'p> FoldedPath<'p> {
     pub(super) fn of(path: &'p str) -> Self {
-        Self { folded: fold(path) }
+        let folded = fold(path);
+        let resolved = segments(&folded).any(|segment| segment == "..").then(|| resolve(&folded));
+        Self { folded, resolved }
     }
 
     /// Returns whether the path is below a prefix, either as written or after its `..` are
     /// resolved.
     pub(super) fn is_below(&self, prefix: &Prefix) -> bool {
-        prefix.begins(self.segments())
-            || (self.segments().any(|segment| segment == "..")
-                && prefix.begins(self.resolved().into_iter()))
+        let forms = [Some(&*self.folded), self.resolved.as_deref()];
+        forms.into_iter().flatten().any(|path| prefix.begins(segments(path)))
     }
+}
 
-    fn segments(&self) -> impl Iterator<Item = &str> {
-        self.folded.split(['/', '\\']).filter(|segment| !matches!(*segment, "" | "."))
-    }
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['/', '\\']).filter(|segment| !matches!(*segment, "" | "."))
+}
 
-    fn resolved(&self) -> Vec<&str> {
-        let mut resolved = Vec::new();
-        for segment in self.segments() {
-            if segment == ".." {
-                resolved.pop();
-            } else {
-                resolved.push(segment);
-            }
+fn resolve(path: &str) -> String {
+    let mut resolved = Vec::new();
+    for segment in segments(path) {
+        if segment == ".." {
+            resolved.pop();
+        } else {
+            resolved.push(segment);
         }
-        resolved
     }
+    resolved.join("/")
 }
 
 fn push_literals(segments: &mut Vec<Segment>, text: &str) {

@@ -145,10 +145,13 @@ impl Table {
         if path == "*" {
             return Found::Options { allow: &self.allow };
         }
-        if let Some(path) = self.redirect_target(path) {
+        // Looked up before the call, for each path that strangers make up: in linear time, with few
+        // allocations.
+        let normal = resolved_normal_form(path);
+        if let Some(path) = self.redirect_target(path, normal.as_deref()) {
             return Found::Redirect { path };
         }
-        if let Some(path) = self.normal_form_redirect(path) {
+        if let Some(path) = normal.filter(|normal| self.leads_elsewhere(normal, path)) {
             return Found::Redirect { path };
         }
         self.guards
@@ -159,12 +162,18 @@ impl Table {
     /// Returns the normal form of a path, if that form leads to a different route. A client that
     /// writes a letter of `/private` as `%70` must not bypass the middleware of `/private` and
     /// reach a handler that decodes paths, such as static files.
+    #[cfg(feature = "static-files")]
     pub(crate) fn normal_form_redirect(&self, path: &str) -> Option<String> {
+        resolved_normal_form(path).filter(|normal| self.leads_elsewhere(normal, path))
+    }
+
+    /// Returns whether two paths have different routes or fallbacks.
+    fn leads_elsewhere(&self, path: &str, than: &str) -> bool {
         let place = |path: &str| match self.entry_index(path) {
             Some(number) => (Some(number), None),
             None => (None, self.guards.fallback(path, self.nested_fallback(path))),
         };
-        resolved_normal_form(path).filter(|normal| place(normal) != place(path))
+        place(path) != place(than)
     }
 
     fn nested_fallback(&self, path: &str) -> Option<u32> {
@@ -173,38 +182,46 @@ impl Table {
 
     /// Returns the form of a path that has a route: the normal form, the path with a slash added to
     /// or removed from its end, or both.
-    fn redirect_target(&self, path: &str) -> Option<String> {
-        // A redirect to `//host/` or `/\host/` would lead to another host.
-        if !path.starts_with('/') || path[1..].starts_with(['/', '\\']) {
+    fn redirect_target(&self, path: &str, normal: Option<&str>) -> Option<String> {
+        if !is_local(path) {
             return None;
         }
-        let normal = resolved_normal_form(path);
-        let other_slash = |path: &str| match path.strip_suffix('/') {
-            Some("") => None,
-            Some(without) => Some(without.to_owned()),
-            None => Some(format!("{path}/")),
-        };
-        let candidates = [other_slash(path), normal.as_deref().and_then(other_slash), normal];
-        let mut candidates = candidates.into_iter().rev().flatten();
-        candidates.find(|path| !has_dot_segments(path) && self.entry_index(path).is_some())
+        let has_route = |path: &str| self.entry_index(path).is_some() && !has_dot_segments(path);
+        if let Some(normal) = normal.filter(|normal| has_route(normal)) {
+            return Some(normal.to_owned());
+        }
+        [normal, Some(path)].into_iter().flatten().find_map(|path| match path.strip_suffix('/') {
+            Some(without) => {
+                (!without.is_empty() && has_route(without)).then(|| without.to_owned())
+            }
+            None => Some(format!("{path}/")).filter(|with| has_route(with)),
+        })
     }
+}
+
+/// Returns whether a redirect to the path stays on the same host: one to `//host/` or `/\host/`
+/// does not.
+fn is_local(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']))
 }
 
 /// Returns the normal form of a path if it differs from the path. Returns `None` if a client would
 /// resolve dot segments in it before it sends the next request, or would read it as another host.
 fn resolved_normal_form(path: &str) -> Option<String> {
-    // A redirect to `//host/` or `/\host/` would lead to another host.
-    let is_local = path.starts_with('/') && !path[1..].starts_with(['/', '\\']);
-    let normal = if is_local { normal_form(path) } else { None };
+    let normal = if is_local(path) { normal_form(path) } else { None };
     normal.filter(|path| !has_dot_segments(path))
 }
 
 /// Returns whether a client resolves segments of the path before it sends it. Browsers do so for
 /// `%2e` as well.
 fn has_dot_segments(path: &str) -> bool {
-    let is_dots =
-        |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
-    path.split('/').any(|segment| segment.len() <= "%2e%2e".len() && is_dots(segment))
+    path.split('/').any(|segment| {
+        let (mut rest, mut dots) = (segment.as_bytes(), 0);
+        while let [b'.', tail @ ..] | [b'%', b'2', b'e' | b'E', tail @ ..] = rest {
+            (rest, dots) = (tail, dots + 1);
+        }
+        rest.is_empty() && (dots == 1 || dots == 2)
+    })
 }
 
 impl fmt::Debug for Table {

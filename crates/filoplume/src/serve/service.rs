@@ -40,6 +40,12 @@ impl AppService {
         Self { app: Arc::new(app) }
     }
 
+    /// Ends an app that no server has ended.
+    pub(crate) fn end(&self) {
+        self.app.settings.stopping.tell();
+        self.app.stopped();
+    }
+
     #[inline]
     fn answer_observed(&self, observer: &Observer, request: Request) -> Response {
         let route = request.route();

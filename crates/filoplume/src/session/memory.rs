@@ -276,8 +276,8 @@ mod tests {
     fn a_session_that_is_larger_than_the_store_evicts_no_other() {
         let store = store_for(2);
         begin(&store, "a");
-        store.insert("b", &[7; 1000], HOUR).expect_err("it does not fit");
-        store.replace("a", b"1234", &[7; 1000], HOUR).expect_err("it does not fit");
+        let _ = store.insert("b", &[7; 1000], HOUR).expect_err("it does not fit");
+        let _ = store.replace("a", b"1234", &[7; 1000], HOUR).expect_err("it does not fit");
         assert_eq!(ids(&store), ["a"]);
     }
 }

@@ -34,8 +34,17 @@ pub struct TestClient {
     jar: Option<Mutex<CookieJar>>,
 }
 
+/// As after a server: threads beside the app learn that it ends, and its hooks run.
+impl Drop for TestClient {
+    fn drop(&mut self) {
+        self.service.end();
+    }
+}
+
 impl App {
-    /// Returns a client that calls this app in process. See [`testing`](crate::testing).
+    /// Returns a client that calls this app in process. See [`testing`](crate::testing). When it is
+    /// dropped, [`stopping`](Self::stopping) tells it and the hooks of
+    /// [`on_shutdown`](Self::on_shutdown) run, as if a server had stopped.
     ///
     /// ```
     /// use filoplume::prelude::*;

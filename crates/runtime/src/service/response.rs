@@ -33,6 +33,7 @@ static OCTETS: StaticField = StaticField::new("content-type: application/octet-s
 /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
 /// ```
 #[derive(Default)]
+#[must_use = "a response does nothing until it is returned"]
 pub struct Response {
     status: StatusCode,
     headers: Headers,

@@ -74,6 +74,24 @@ impl Stopping {
         CallbackGuard::new(self.latch.register(callback))
     }
 
+    /// Tells everybody that it is time to stop. It is for a service that ends without a server, as
+    /// in a test: [`ShutdownHandle`](crate::ShutdownHandle) stops a server, which tells this by
+    /// itself. Callbacks run on this thread.
+    ///
+    /// ```
+    /// use filoplume_runtime::Stopping;
+    /// use std::time::Duration;
+    ///
+    /// let stopping = Stopping::new();
+    /// stopping.tell();
+    /// assert!(stopping.wait_timeout(Duration::from_secs(60)));
+    /// ```
+    pub fn tell(&self) {
+        if self.set() == Set::WithCallbacks {
+            self.run_callbacks();
+        }
+    }
+
     pub(crate) fn set(&self) -> Set {
         self.latch.set()
     }

@@ -23,7 +23,6 @@ impl Error {
     /// let client = App::new().post("/", quantity).test();
     /// client.post("/").body("many").send().assert_status(400).assert_contains("no number");
     /// ```
-    #[must_use]
     #[doc(alias = "with_cause")]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner.source = Some(source.into());
@@ -52,7 +51,6 @@ impl Error {
     /// let response = app.test().post("/sign-up").send();
     /// response.assert_status(422).assert_contains(r#""field":"email""#);
     /// ```
-    #[must_use]
     pub fn with_field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
         self.inner.fields.push(FieldError { field: field.into(), message: message.into() });
         self
@@ -76,7 +74,6 @@ impl Error {
     ///     .send()
     ///     .assert_contains(r#""type":"https://example.org/problems/no-money""#);
     /// ```
-    #[must_use]
     pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
         self.inner.problem_type = Some(uri.into());
         self
@@ -93,7 +90,6 @@ impl Error {
     ///     .with_title("Lent out");
     /// assert_eq!(error.title(), Some("Lent out"));
     /// ```
-    #[must_use]
     pub fn with_title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
         self.inner.title = Some(title.into());
         self

@@ -191,14 +191,9 @@ impl<'de> Deserializer<'de> for CapturesProbe<'_> {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
-        fields: &'static [&'static str],
+        _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Verdict> {
-        let all_are_filled = fields.iter().all(|field| self.names.contains(field));
-        let all_are_read = self.names.iter().all(|name| fields.contains(name));
-        if all_are_filled && all_are_read {
-            return Err(Verdict::Unknown);
-        }
         let mut captures = SampleFields { probe: self, next: 0 };
         visitor.visit_map(&mut captures)
     }
@@ -226,10 +221,19 @@ impl<'de> MapAccess<'de> for &mut SampleFields<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Verdict> {
         let index = self.next.saturating_sub(1);
         let sample = self.probe.samples.get(index).copied().unwrap_or_default();
-        // An error in the value of one field is not a mismatch of the type.
-        seed.deserialize(Sample(sample)).map_err(|_| {
-            *self.probe.failed = Some(index);
-            Verdict::Unknown
+        seed.deserialize(Sample(sample)).map_err(|verdict| match verdict {
+            Verdict::Mismatch(what) => {
+                let field = self.probe.names.get(index).copied().unwrap_or_default();
+                Verdict::Mismatch(format!(
+                    "its field `{field}` is {what}, but a capture is one value: read a `String`, \
+                     and split it in the handler"
+                ))
+            }
+            // An error in the value of one field is not a mismatch of the type.
+            Verdict::Unknown => {
+                *self.probe.failed = Some(index);
+                Verdict::Unknown
+            }
         })
     }
 }
@@ -276,6 +280,22 @@ mod tests {
     #[expect(dead_code, reason = "only its `Deserialize` is used")]
     struct Strict {
         a: u32,
+    }
+
+    #[test]
+    fn a_field_has_one_value() {
+        let captures = Pattern::parse("/{book}/{page}").unwrap().captures;
+        let list = captures_mismatch::<Page<Vec<u32>>>(&captures).unwrap();
+        let expected = "its field `book` is a list, but a capture is one value: read a `String`";
+        assert!(list.contains(expected), "{list}");
+        for reason in [
+            captures_mismatch::<Page<Strict>>(&Pattern::parse("/{book}/{page}").unwrap().captures),
+            captures_mismatch::<Page<Option<Strict>>>(
+                &Pattern::parse("/{page}/{book}").unwrap().captures,
+            ),
+        ] {
+            assert!(reason.as_ref().unwrap().contains("`book` is a struct"), "{reason:?}");
+        }
     }
 
     #[test]

@@ -4,10 +4,15 @@
 //! them. The type is deserialized from a probe without values, as in [`captures`](super::captures),
 //! and the verdict counts only if it is the final result.
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
+};
 
 use crate::core::names::type_name_of;
 use crate::extract::value_methods::for_each_value_method;
@@ -15,14 +20,32 @@ use crate::extract::value_methods::for_each_value_method;
 /// Returns the reason if a type cannot be read from any fields. `extractor` is the name of the
 /// extractor, such as `Query`.
 pub(in crate::extract) fn fields_mismatch<T: DeserializeOwned>(extractor: &str) -> Option<String> {
-    // The type's code runs outside of a request here, so panics are ignored.
-    let result = catch_unwind(AssertUnwindSafe(|| T::deserialize(FieldsProbe::Fields)));
-    let Ok(Err(Verdict::Mismatch(what))) = result else { return None };
     let name = type_name_of::<T>();
-    Some(format!(
-        "it takes `{extractor}<{name}>`, which reads {what}, but queries and forms have named \
-         values: use a struct with `#[derive(Deserialize)]` and a field for each name"
-    ))
+    let next = Cell::new(0);
+    loop {
+        let (at, tried) = (Place::Fields, next.get());
+        // The type's code runs outside of a request here, so panics are ignored.
+        let attempt = || T::deserialize(FieldsProbe { at, next: &next });
+        match catch_unwind(AssertUnwindSafe(attempt)) {
+            Ok(Err(Verdict::Mismatch(what))) => {
+                return Some(format!(
+                    "it takes `{extractor}<{name}>`, which reads {what}, but queries and forms \
+                     have named values: use a struct with `#[derive(Deserialize)]` and a field \
+                     for each name"
+                ));
+            }
+            Ok(Err(Verdict::Several { field, what })) => {
+                return Some(format!(
+                    "it takes `{extractor}<{name}>`, whose field `{field}` is {what}, but a field \
+                     of a query or a form is one value, or a list of values: give `{name}` the \
+                     fields themselves, or take several parameters"
+                ));
+            }
+            // The next attempt is about the next field of a struct.
+            _ if next.get() == tried => return None,
+            _ => {}
+        }
+    }
 }
 
 /// The result of the deserialization.
@@ -30,6 +53,8 @@ pub(in crate::extract) fn fields_mismatch<T: DeserializeOwned>(extractor: &str) 
 enum Verdict {
     /// The type cannot be read from any fields.
     Mismatch(&'static str),
+    /// A field of the type cannot be read.
+    Several { field: &'static str, what: &'static str },
     /// It depends on the fields.
     Unknown,
 }
@@ -37,7 +62,7 @@ enum Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Mismatch(what) => what,
+            Self::Mismatch(what) | Self::Several { what, .. } => what,
             Self::Unknown => "it depends on the fields",
         })
     }
@@ -53,27 +78,53 @@ impl de::Error for Verdict {
 
 /// Stands in for the deserializer of fields at start-up, when there are no values.
 #[derive(Clone, Copy)]
-enum FieldsProbe {
+struct FieldsProbe<'a> {
+    at: Place,
+    /// The index of the field of a struct that is looked at next.
+    next: &'a Cell<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
     /// All fields.
     Fields,
     /// One field, which is an element of a list: a pair of name and value.
-    Field,
+    Pair,
+    /// The value of the field of this name.
+    Value(&'static str),
+}
+
+impl FieldsProbe<'_> {
+    /// The verdict on a type that has one value.
+    fn one<T>(self, what: &'static str) -> Result<T, Verdict> {
+        Err(match self.at {
+            Place::Fields => Verdict::Mismatch(what),
+            Place::Pair => Verdict::Mismatch("a list of values"),
+            Place::Value(_) => Verdict::Unknown,
+        })
+    }
+
+    /// The verdict on a type that has several values.
+    fn several<T>(self, what: &'static str) -> Result<T, Verdict> {
+        Err(match self.at {
+            Place::Fields => Verdict::Mismatch(what),
+            Place::Pair => Verdict::Unknown,
+            Place::Value(field) => Verdict::Several { field, what },
+        })
+    }
 }
 
 macro_rules! one_value {
     ($($method:ident)*) => {
         $(
             fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
-                Err(Verdict::Mismatch(match self {
-                    Self::Fields => "one value",
-                    Self::Field => "a list of values",
-                }))
+                self.one("one value")
             }
         )*
     };
 }
 
-impl<'de> Deserializer<'de> for FieldsProbe {
+impl<'de> Deserializer<'de> for FieldsProbe<'_> {
     type Error = Verdict;
 
     for_each_value_method! { one_value }
@@ -84,7 +135,11 @@ impl<'de> Deserializer<'de> for FieldsProbe {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        visitor.visit_some(self)
+        match self.at {
+            Place::Fields | Place::Pair => visitor.visit_some(self),
+            // It may be left out of each request, for a type that JSON has as well.
+            Place::Value(_) => Err(Verdict::Unknown),
+        }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -96,28 +151,96 @@ impl<'de> Deserializer<'de> for FieldsProbe {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        match self {
-            Self::Fields => visitor.visit_seq(FieldList),
-            Self::Field => Err(Verdict::Unknown),
+        match self.at {
+            Place::Fields => visitor.visit_seq(OneElement(Self { at: Place::Pair, ..self })),
+            Place::Value(_) => visitor.visit_seq(OneElement(self)),
+            Place::Pair => Err(Verdict::Unknown),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Verdict> {
+        self.several("a tuple")
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        _: V,
+    ) -> Result<V::Value, Verdict> {
+        self.several("a tuple")
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Verdict> {
+        self.one("one of several variants")
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
+        match self.at {
+            Place::Value(_) => self.several("a map"),
+            // Also a struct with `#[serde(flatten)]`.
+            Place::Fields | Place::Pair => Err(Verdict::Unknown),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Verdict> {
+        match self.at {
+            Place::Value(_) => self.several("a struct"),
+            Place::Pair => Err(Verdict::Unknown),
+            Place::Fields => {
+                let index = self.next.get();
+                let Some(field) = fields.get(index) else { return Err(Verdict::Unknown) };
+                self.next.set(index + 1);
+                visitor.visit_map(OneField(Self { at: Place::Value(field), ..self }, field))
+            }
         }
     }
 
     serde::forward_to_deserialize_any! {
-        bytes byte_buf unit unit_struct tuple tuple_struct map struct enum identifier ignored_any
+        bytes byte_buf unit unit_struct identifier ignored_any
     }
 }
 
-/// The fields as a list of pairs.
-struct FieldList;
+/// A list with one element. The attempt ends with it.
+struct OneElement<'a>(FieldsProbe<'a>);
 
-impl<'de> SeqAccess<'de> for FieldList {
+impl<'de> SeqAccess<'de> for OneElement<'_> {
     type Error = Verdict;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Verdict> {
-        seed.deserialize(FieldsProbe::Field).map(Some)
+        seed.deserialize(self.0).map(Some)
+    }
+}
+
+/// A struct of which one field is there.
+struct OneField<'a>(FieldsProbe<'a>, &'static str);
+
+impl<'de> MapAccess<'de> for OneField<'_> {
+    type Error = Verdict;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Verdict> {
+        let name: StrDeserializer<'_, Verdict> = self.1.into_deserializer();
+        seed.deserialize(name).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Verdict> {
+        seed.deserialize(self.0)
     }
 }
 
@@ -165,5 +288,56 @@ mod tests {
         assert_eq!(fields_mismatch::<Vec<(String, String)>>("Query"), None);
         assert_eq!(fields_mismatch::<serde_json::Value>("Query"), None);
         assert_eq!(fields_mismatch::<()>("Query"), None);
+        assert_eq!(fields_mismatch::<Search>("Query"), None);
+    }
+
+    #[derive(Deserialize)]
+    enum Kind {
+        Bug,
+        Idea,
+    }
+
+    /// What a query may have.
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its `Deserialize` is used")]
+    struct Search {
+        q: String,
+        kind: Kind,
+        id: Id,
+        page: Option<u32>,
+        tags: Vec<String>,
+        kinds: Vec<Kind>,
+        since: std::net::IpAddr,
+        #[serde(deserialize_with = "in_cents")]
+        price: (u64, u64),
+        maybe: Option<Page>,
+        any: serde_json::Value,
+    }
+
+    fn in_cents<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(u64, u64), D::Error> {
+        String::deserialize(deserializer).map(|text| (text.len() as u64, 0))
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its `Deserialize` is used")]
+    struct Two<A, B> {
+        first: A,
+        second: B,
+    }
+
+    #[test]
+    fn a_type_for_something_else_than_named_values_is_a_mismatch() {
+        let reads = |reason: Option<String>, expected: &str| {
+            assert!(reason.as_ref().unwrap().contains(expected), "{reason:?}");
+        };
+        reads(fields_mismatch::<(u32, u32)>("Query"), "which reads a tuple, but");
+        reads(fields_mismatch::<Kind>("Query"), "which reads one of several variants, but");
+        let of_second = "whose field `second` is a struct, but a field of a query or a form is one";
+        reads(fields_mismatch::<Two<u32, Page>>("Query"), of_second);
+        reads(fields_mismatch::<Two<u32, Vec<Page>>>("Form"), of_second);
+        reads(fields_mismatch::<Two<Page, Page>>("Form"), "whose field `first` is a struct");
+        reads(fields_mismatch::<Two<String, (u8, u8)>>("Form"), "`second` is a tuple");
+        let map = fields_mismatch::<Two<String, HashMap<String, String>>>("Form");
+        reads(map, "`second` is a map");
     }
 }

@@ -100,7 +100,40 @@ impl<'de> Deserializer<'de> for Sample {
         visitor.visit_enum(variant)
     }
 
-    serde::forward_to_deserialize_any! {
-        str string identifier unit unit_struct seq tuple tuple_struct map struct ignored_any
+    fn deserialize_seq<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
+        several("a list")
     }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Verdict> {
+        several("a tuple")
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        _: V,
+    ) -> Result<V::Value, Verdict> {
+        several("a tuple")
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
+        several("a map")
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Verdict> {
+        several("a struct")
+    }
+
+    serde::forward_to_deserialize_any! { str string identifier unit unit_struct ignored_any }
+}
+
+/// The verdict on a field that wants more than the one value of a capture.
+fn several<T>(what: &str) -> Result<T, Verdict> {
+    Err(Verdict::Mismatch(what.to_owned()))
 }

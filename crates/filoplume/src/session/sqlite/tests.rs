@@ -109,8 +109,8 @@ fn the_bytes_of_all_records_have_a_bound() {
     assert!(bytes() <= 10_000, "{}", bytes());
     assert!(present(&store, "grows") && present(&store, "user"));
     counts_are_right(&store);
-    store.insert("larger", &[7; 10_001], HOUR).unwrap_err();
-    store.replace("grows", &[7; 9000], &[7; 10_001], HOUR).unwrap_err();
+    let _ = store.insert("larger", &[7; 10_001], HOUR).unwrap_err();
+    let _ = store.replace("grows", &[7; 9000], &[7; 10_001], HOUR).unwrap_err();
 }
 
 #[test]
@@ -388,7 +388,7 @@ mod rights {
             begin(&SqliteStore::open(path).unwrap(), "a");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        SqliteStore::open(folder.path().join("no folder").join("sessions.db"))
+        let _ = SqliteStore::open(folder.path().join("no folder").join("sessions.db"))
             .expect_err("it has no folder");
     }
 }

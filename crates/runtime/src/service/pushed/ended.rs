@@ -65,12 +65,12 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(tell: impl FnOnce(&Ended<'_>) + Send + 'static) -> Box<Self> {
-        Box::new(Self { bytes: 0, tell: Box::new(tell) })
+    pub(super) fn new(tell: impl FnOnce(&Ended<'_>) + Send + 'static) -> Self {
+        Self { bytes: 0, tell: Box::new(tell) }
     }
 
     /// Tells another one first.
-    pub(super) fn behind(self: Box<Self>, first: Box<Self>) -> Box<Self> {
+    pub(super) fn behind(self, first: Self) -> Self {
         let (first, then) = (first.tell, self.tell);
         Self::new(move |ended| {
             first(ended);
@@ -78,8 +78,8 @@ impl Watch {
         })
     }
 
-    pub(super) fn tell(self: Box<Self>, outcome: Outcome<'_>) {
-        let Self { bytes, tell } = *self;
+    pub(super) fn tell(self, outcome: Outcome<'_>) {
+        let Self { bytes, tell } = self;
         let tell = AssertUnwindSafe(|| tell(&Ended { bytes, outcome }));
         // It runs where a connection ends, which must go on.
         if catch_unwind(tell).is_err() {

@@ -220,8 +220,9 @@ impl Pushed {
         self
     }
 
-    /// Calls `tell` when the body has ended, or when nothing of it will be sent. It is for logs, and
-    /// may run on an event loop: it must not wait. Those that were given before are called before.
+    /// Calls `tell` when the body has ended, or when nothing of it will be sent. It is for logs,
+    /// and may run on an event loop: it must not wait. Those that were given before are called
+    /// before.
     ///
     /// ```
     /// use filoplume_runtime::{Request, Response, pushed};
@@ -239,10 +240,10 @@ impl Pushed {
     /// ```
     pub fn on_end(mut self, tell: impl FnOnce(&Ended<'_>) + Send + 'static) -> Self {
         let watch = Watch::new(tell);
-        self.watch = Some(match self.watch.take() {
-            Some(first) => watch.behind(first),
+        self.watch = Some(Box::new(match self.watch.take() {
+            Some(first) => watch.behind(*first),
             None => watch,
-        });
+        }));
         self
     }
 
