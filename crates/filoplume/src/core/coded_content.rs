@@ -28,6 +28,11 @@ impl CodedContent {
             Self::AsSent => matches!(takes, Takes::Content | Takes::Stream) && is_coded(codings),
         }
     }
+
+    /// Returns whether middleware decodes the content of a request.
+    pub(super) fn is_decoded(self, request: &Request) -> bool {
+        self == Self::Decoded && request.headers().contains("content-encoding")
+    }
 }
 
 /// The content is not what its `Content-Encoding` says: it is malformed, ends early, or has bytes

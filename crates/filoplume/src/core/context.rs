@@ -219,6 +219,12 @@ impl<'a> Context<'a> {
         self.route.and_then(|route| route.options.bytes_max())
     }
 
+    /// Returns the server's maximum length of a content, if the app has set it.
+    #[cfg(feature = "compression")]
+    pub(crate) fn server_content_bytes_max(&self) -> Option<u64> {
+        self.route.and_then(|route| route.options.server_bytes_max())
+    }
+
     /// Calls the handler of the route. A panic becomes a response, so that middleware processes it
     /// like any other.
     pub(crate) fn handle(self, request: Request) -> Response {

@@ -55,6 +55,8 @@ pub struct RouteOptions {
     content_bytes_max: Option<u64>,
     /// What is collected in memory, unless the route says otherwise.
     collected_bytes_max: u64,
+    /// The server's maximum, if the app has set it.
+    server_bytes_max: Option<u64>,
     coded_content: CodedContent,
     execution: Execution,
     permits: Option<Permits>,
@@ -97,6 +99,7 @@ impl RouteOptions {
             takes: Takes::Nothing,
             content_bytes_max: None,
             collected_bytes_max: CONTENT_BYTES_MAX,
+            server_bytes_max: None,
             coded_content: CodedContent::default(),
             execution: Execution::default(),
             permits: None,
@@ -399,6 +402,12 @@ impl RouteOptions {
     /// Applies the server's maximum to contents that are collected, if it is lower.
     pub(crate) fn limit_contents(&mut self, bytes: u64) {
         self.collected_bytes_max = self.collected_bytes_max.min(bytes);
+        self.server_bytes_max = Some(bytes);
+    }
+
+    /// Returns the server's maximum, if the app has set it.
+    pub(crate) fn server_bytes_max(&self) -> Option<u64> {
+        self.server_bytes_max
     }
 
     /// Returns the maximum length of the content, or `None` if only the server's limit applies.
@@ -460,6 +469,7 @@ impl RouteOptions {
         // immediate response is better.
         let is_unwanted =
             self.takes == Takes::Nothing || self.coded_content.is_refused(self.takes, request);
+        let plan = if self.coded_content.is_decoded(request) { plan.holds_memory() } else { plan };
         let is_held_back = request.headers().contains("expect");
         let plan = if is_unwanted && is_held_back { plan.streamed() } else { plan };
         #[cfg(feature = "spool")]

@@ -60,7 +60,7 @@ mod decodable {
     }
 
     /// Returns the codings in the order in which they were applied. Returns `None` if one of them
-    /// cannot be decoded, or if there are too many.
+    /// cannot be decoded, or if there are too many, or too many with large windows.
     pub(crate) fn codings_of<'a>(
         values: impl Iterator<Item = &'a [u8]>,
     ) -> Option<Vec<ContentCoding>> {
@@ -71,7 +71,10 @@ mod decodable {
             }
             codings.push(ContentCoding::of(name)?);
         }
-        Some(codings)
+        // Each has a window of megabytes. Nobody compresses twice.
+        let is_large =
+            |coding: &&ContentCoding| matches!(coding, ContentCoding::Brotli | ContentCoding::Zstd);
+        (codings.iter().filter(is_large).count() <= 1).then_some(codings)
     }
 }
 

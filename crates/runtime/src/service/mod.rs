@@ -6,6 +6,7 @@ pub(crate) mod cancel;
 pub(crate) mod early_hints;
 pub(crate) mod exchange;
 pub(crate) mod file_body;
+pub(crate) mod held_memory;
 pub(crate) mod incomplete;
 pub(crate) mod latch;
 pub(crate) mod mailbox;

@@ -37,6 +37,7 @@ pub struct Plan {
     pub(crate) is_cancellable: bool,
     pub(crate) sends_hints: bool,
     pub(crate) is_timed: bool,
+    pub(crate) holds_memory: bool,
 }
 
 /// How the content of a request is read.
@@ -218,6 +219,13 @@ impl Plan {
     /// ```
     pub fn timed(mut self) -> Self {
         self.is_timed = true;
+        self
+    }
+
+    /// Lets the handler count memory that it needs for a request with a content: see
+    /// [`Request::hold_memory`].
+    pub fn holds_memory(mut self) -> Self {
+        self.holds_memory = true;
         self
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use filoplume_http1::{Framing, Headers, RequestHead, Version};
 use http::{Extensions, Method};
 
+use crate::budget::account::Account;
 use crate::budget::permits::Permits;
 use crate::execution::routes::RouteSource;
 use crate::service::body::{Body, StreamReturn};
@@ -61,6 +62,8 @@ struct Rare {
     stopwatch: Option<Stopwatch>,
     /// The content that arrives while the handler runs.
     stream: Option<Arc<StreamReturn>>,
+    /// Whose memory the handling takes, if the plan asks for it.
+    account: Option<Arc<Account>>,
     extensions: Extensions,
 }
 
@@ -187,6 +190,15 @@ impl Request {
         if let Some(stream) = self.rare.as_ref().and_then(|rare| rare.stream.as_ref()) {
             stream.press_when(is_scarce);
         }
+    }
+
+    #[cold]
+    pub(crate) fn set_account(&mut self, account: &Arc<Account>) {
+        self.rare.get_or_insert_default().account = Some(Arc::clone(account));
+    }
+
+    pub(crate) fn account(&self) -> Option<&Arc<Account>> {
+        self.rare.as_ref()?.account.as_ref()
     }
 
     #[cold]

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
 use filoplume_http1::ParseError;
-use filoplume_runtime::Body;
+use filoplume_runtime::{Body, HeldMemory};
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
 use crate::core::coded_content::CodedContentError;
@@ -12,12 +12,52 @@ use crate::semantics::content_coding::ContentCoding;
 /// How much a decoder reads at once, which is what the engine reads ahead.
 const READ_BYTES: usize = 16 * 1024;
 
+/// The first seven bits of Brotli with windows of up to a gigabyte.
+const LARGE_WINDOW: u8 = 0b001_0001;
+
+/// What a decoder takes beside its window: buffers and tables.
+const BUFFERS_BYTES: usize = 256 * 1024;
+
 /// Log2 of the largest window of zstd, 8 MiB: the limit for content (RFC 9659).
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// Returns the content without its codings, which are in the order of their application.
-pub(super) fn decoded(body: Body, codings: Vec<ContentCoding>, bytes_max: u64) -> Body {
-    Body::from_reader(Decoded::Unread { body, codings, bytes_max })
+pub(super) fn decoded(
+    body: Body,
+    codings: Vec<ContentCoding>,
+    bytes_max: u64,
+    memory: HeldMemory,
+) -> Body {
+    let content = Decoded::Unread { body, codings, bytes_max };
+    Body::from_reader(Counted { content, _memory: memory })
+}
+
+/// Returns how much memory decoders take for contents of this length. A window grows with what it
+/// has decoded, to the next power of two.
+pub(super) fn memory_of(codings: &[ContentCoding], bytes_max: u64) -> usize {
+    let length = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    let window = |most: usize| length.checked_next_power_of_two().unwrap_or(most).min(most);
+    let of = |coding: &ContentCoding| {
+        BUFFERS_BYTES
+            + match coding {
+                ContentCoding::Gzip | ContentCoding::Deflate => 32 * 1024,
+                ContentCoding::Brotli => window(16 << 20),
+                ContentCoding::Zstd => window(1 << ZSTD_WINDOW_LOG_MAX),
+            }
+    };
+    codings.iter().map(of).sum()
+}
+
+/// A content with the memory that its decoders take.
+struct Counted {
+    content: Decoded,
+    _memory: HeldMemory,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.content.read(buffer)
+    }
 }
 
 /// A content that is decoded while it is read.
@@ -98,16 +138,20 @@ struct Source {
     reader: Box<dyn Read + Send>,
     /// An error came from here, and not from the decoder.
     failed: bool,
+    /// Large windows are an extension that the coding `br` does not have (RFC 7932, 9.1). The
+    /// decoder accepts it, and would take as much memory as the content says.
+    refuses_large_window: bool,
 }
 
 impl Layer {
     fn new(coding: ContentCoding, reader: Box<dyn Read + Send>, bytes: u64) -> io::Result<Self> {
-        let source = Source { reader, failed: false };
+        let source = Source { reader, failed: false, refuses_large_window: false };
         let buffered = |source| BufReader::with_capacity(READ_BYTES, source);
         let decoder = match coding {
             ContentCoding::Gzip => Decoder::Gzip(MultiGzDecoder::new(buffered(source))),
             ContentCoding::Deflate => Decoder::Deflate(ZlibDecoder::new(buffered(source))),
             ContentCoding::Brotli => {
+                let source = Source { refuses_large_window: true, ..source };
                 Decoder::Brotli(Box::new(brotli::Decompressor::new(source, READ_BYTES)))
             }
             ContentCoding::Zstd => {
@@ -198,6 +242,12 @@ impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.reader.read(buffer);
         self.failed = result.is_err();
+        if let (true, Ok(1..), [first, ..]) = (self.refuses_large_window, &result, &buffer) {
+            self.refuses_large_window = false;
+            if first & 0x7f == LARGE_WINDOW {
+                return Err(CodedContentError.into());
+            }
+        }
         result
     }
 }

@@ -4,7 +4,7 @@ mod decode;
 
 use filoplume_runtime::{Request, Response, StatusCode};
 
-use self::decode::decoded;
+use self::decode::{decoded, memory_of};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
@@ -45,12 +45,15 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// `Content-Encoding` and `Content-Length` are removed, and
 /// [`Request::content_length`](crate::Request::content_length) is `None`. A content is decoded
 /// while it is read, so a handler that takes a [`Body`](crate::Body) or a form with files needs
-/// constant memory: up to 16 MiB for Brotli, 8 MiB for zstd and 32 KiB for gzip and deflate. What
-/// nobody reads is not decoded.
+/// constant memory: up to 16 MiB for Brotli, 8 MiB for zstd and 32 KiB for gzip and deflate. It
+/// counts in the [memory budget](crate::ServerConfig::memory_max), and without room there the
+/// response is a `503`. What nobody reads is not decoded.
 ///
-/// A content with another coding, or more than three, is refused with `415` (RFC 7694). One that is
-/// malformed, ends early, or continues after its end is a `400`. An empty content is accepted,
-/// whether its length or its first chunk says that it is empty.
+/// A content with another coding, with more than three, or with more than one of Brotli and zstd,
+/// whose windows are large, is refused with `415` (RFC 7694). One that is malformed, ends early, or
+/// continues after its end is a `400`. So is Brotli with windows of more than 16 MiB, an extension
+/// that the coding `br` does not have. An empty content is accepted, whether its length or its
+/// first chunk says that it is empty.
 ///
 /// The [limit of the route](crate::Route::content_bytes_max) applies to the content as it is sent
 /// and as it is decoded, and to each step between. Decoding stops at the limit, and the response
@@ -60,17 +63,18 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// whole [`Request`] gets it as it was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Decompression {
-    bytes_max: u64,
+    bytes_max: Option<u64>,
 }
 
 impl Decompression {
     /// Returns decompression with all codings.
     pub fn new() -> Self {
-        Self { bytes_max: BYTES_MAX }
+        Self { bytes_max: None }
     }
 
     /// Sets the maximum length of decoded content for routes without a limit of their own, which
-    /// are those that read a stream. Default: 64 MiB, like the server's limit.
+    /// are those that read a stream. Default: the
+    /// [server's](crate::ServerConfig::content_bytes_max), 64 MiB.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -88,7 +92,7 @@ impl Decompression {
     /// ```
     #[must_use]
     pub fn bytes_max(mut self, bytes: u64) -> Self {
-        self.bytes_max = bytes;
+        self.bytes_max = Some(bytes);
         self
     }
 }
@@ -120,16 +124,22 @@ impl Middleware for Decompression {
         if !is_coded(values()) {
             return Ok(next.run(request));
         }
-        let bytes_max = context.content_bytes_max().unwrap_or(self.bytes_max);
+        let limits =
+            [context.content_bytes_max(), self.bytes_max, context.server_content_bytes_max()];
+        let bytes_max = limits.into_iter().flatten().next().unwrap_or(BYTES_MAX);
         if request.content_length().is_some_and(|length| length > bytes_max) {
             return Err(Error::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the content is longer than the {bytes_max} bytes that are accepted"),
             ));
         }
+        let Some(memory) = request.hold_memory(memory_of(&codings, bytes_max)) else {
+            let error = Error::unavailable("there is no memory to decode the content in");
+            return Err(error.with_known_header("retry-after", "1"));
+        };
         let mut coded = std::mem::take(request.body_mut());
         coded.bound(bytes_max);
-        *request.body_mut() = decoded(coded, codings, bytes_max);
+        *request.body_mut() = decoded(coded, codings, bytes_max, memory);
         for gone in ["content-encoding", "content-length"] {
             request.headers_mut().remove(gone);
         }

@@ -83,11 +83,14 @@ impl Worker<'_> {
         route: Route,
         plan: Plan,
     ) -> Flow {
-        let Some(request) = request else { return Continue(connection) };
+        let Some(mut request) = request else { return Continue(connection) };
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, response, route);
         }
         let Connection { guest, account, .. } = &mut *connection;
+        if plan.holds_memory {
+            request.set_account(account);
+        }
         if let Some(http) = guest.as_http_mut() {
             let config = &self.engine.config;
             let is_crowded = self.engine.streams.are_crowded();

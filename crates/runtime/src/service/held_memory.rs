@@ -1,0 +1,47 @@
+//! Memory that code of the program needs for a request.
+
+use std::fmt;
+
+use crate::budget::account::Charge;
+use crate::service::request::Request;
+
+/// Memory that counts in the [budget](crate::ServerConfig::memory_max) for as long as this is held:
+/// see [`Request::hold_memory`].
+pub struct HeldMemory {
+    charge: Charge,
+}
+
+impl Request {
+    /// Counts memory that the handling of this request will take, such as the window of a decoder,
+    /// in the budget for all clients and in the share of this one. Returns `None` if there is no
+    /// memory for it: answer with a `503`. The [plan](crate::Plan::holds_memory) must ask for it;
+    /// otherwise, and without a server, nothing is counted.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Plan, Request, Response, Service};
+    ///
+    /// struct Unpack;
+    ///
+    /// impl Service for Unpack {
+    ///     fn plan(&self, _: &mut Request) -> Plan {
+    ///         Plan::new().holds_memory()
+    ///     }
+    ///     fn call(&self, request: Request) -> Response {
+    ///         let Some(_window) = request.hold_memory(8 << 20) else { return Response::new(503) };
+    ///         // .. decodes the content
+    ///         Response::from("unpacked")
+    ///     }
+    /// }
+    /// # let _: &dyn Service = &Unpack;
+    /// ```
+    pub fn hold_memory(&self, bytes: usize) -> Option<HeldMemory> {
+        let mut charge = self.account().map(Charge::of).unwrap_or_default();
+        charge.try_set(bytes).then_some(HeldMemory { charge })
+    }
+}
+
+impl fmt::Debug for HeldMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldMemory").field("bytes", &self.charge.bytes()).finish()
+    }
+}
