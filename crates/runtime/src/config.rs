@@ -1,5 +1,7 @@
 //! The settings of a server, each with its default and the reason for its bound.
 
+mod check;
+
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -173,7 +175,8 @@ impl ServerConfig {
         }
     }
 
-    /// Sets the number of event loops that share the connections. Default: one per core.
+    /// Sets the number of event loops that share the connections, up to 16,384. Default: one per
+    /// core.
     pub fn event_loops(mut self, loops: usize) -> Self {
         self.event_loops = loops.max(1);
         self
@@ -192,7 +195,8 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the prefix of the threads' names: `name-1`, `name-2`... Default: `filoplume`.
+    /// Sets the prefix of the threads' names: `name-1`, `name-2`... A server with a zero byte in it
+    /// does not start. Default: `filoplume`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self
@@ -479,7 +483,8 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the limits for heads, chunks and trailers.
+    /// Sets the limits for heads, chunks and trailers. A server whose limits refuse every request
+    /// does not start.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self

@@ -54,6 +54,10 @@ pub(crate) enum Kind {
         what: &'static str,
         source: io::Error,
     },
+    /// A value of the configuration that no server can work with.
+    Config {
+        mistake: &'static str,
+    },
     AlreadyServing,
     Signals {
         source: io::Error,
@@ -89,7 +93,10 @@ impl Error {
             | Kind::Respond { source } => Some(source.kind()),
             #[cfg(feature = "tls")]
             Kind::Tls { source } => Some(source.kind()),
-            Kind::NoAddress { .. } | Kind::NoListener | Kind::AlreadyServing => None,
+            Kind::NoAddress { .. }
+            | Kind::NoListener
+            | Kind::Config { .. }
+            | Kind::AlreadyServing => None,
         }
     }
 }
@@ -115,6 +122,7 @@ impl fmt::Display for Error {
             #[cfg(feature = "tls")]
             Kind::Tls { source } => source.fmt(f),
             Kind::Start { what, source } => write!(f, "cannot start {what}: {source}"),
+            Kind::Config { mistake } => write!(f, "the configuration is invalid: {mistake}"),
             Kind::AlreadyServing => {
                 f.write_str("the server is already serving: one server has one service")
             }
@@ -142,7 +150,10 @@ impl StdError for Error {
             | Kind::Respond { source } => Some(source),
             #[cfg(feature = "tls")]
             Kind::Tls { source } => source.source(),
-            Kind::NoAddress { .. } | Kind::NoListener | Kind::AlreadyServing => None,
+            Kind::NoAddress { .. }
+            | Kind::NoListener
+            | Kind::Config { .. }
+            | Kind::AlreadyServing => None,
         }
     }
 }

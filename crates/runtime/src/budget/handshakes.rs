@@ -26,7 +26,7 @@ pub(crate) struct Handshakes<T> {
 impl<T> Handshakes<T> {
     pub(crate) fn new(running_max: usize) -> Self {
         let running_max = running_max.max(1);
-        let waiting_max = running_max * WAITING_PER_RUNNING;
+        let waiting_max = running_max.saturating_mul(WAITING_PER_RUNNING);
         Self { line: Line::new(running_max, waiting_max), step_ns: AtomicU64::new(0) }
     }
 

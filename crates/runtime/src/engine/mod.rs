@@ -190,6 +190,7 @@ impl Engine {
         backend: Backend,
         stopping: Stopping,
     ) -> Result<Arc<Self>> {
+        config.check()?;
         let loops = config.event_loops;
         let engine = Self::new(config, backend, stopping);
         let started = |what| move |source| Kind::Start { what, source };
@@ -256,7 +257,8 @@ impl Engine {
             // these or tell handlers that their clients have gone: handlers that block must not
             // keep others out.
             .urgent_reserve(
-                LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX + handshakes_max + writers,
+                (LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX + writers)
+                    .saturating_add(handshakes_max),
             )
             .patient()
     }

@@ -1,0 +1,79 @@
+//! Values that no server can work with.
+
+use filoplume_http1::Limits;
+
+use super::ServerConfig;
+use crate::error::{Kind, Result};
+
+/// The most event loops. Twice as many as the cores that Linux supports.
+const LOOPS_MAX: usize = 16 * 1024;
+
+impl ServerConfig {
+    /// Returns the first mistake as the error of the start. Smaller mistakes are corrected where
+    /// the values are set.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.mistake().map_or(Ok(()), |mistake| Err(Kind::Config { mistake }.into()))
+    }
+
+    fn mistake(&self) -> Option<&'static str> {
+        // All loops are made at the start. Threads are made when they are needed, so that any
+        // number of those is fine.
+        if self.event_loops > LOOPS_MAX {
+            return Some("`ServerConfig::event_loops` is more than 16384");
+        }
+        if self.thread_name.contains('\0') {
+            return Some("`ServerConfig::thread_name` has a zero byte");
+        }
+        // Each request has a target, and at least the field `Host`.
+        match self.limits {
+            Limits { head_bytes_max: 0, .. } => {
+                Some("with `Limits::head_bytes_max` of 0, every request would be refused")
+            }
+            Limits { target_bytes_max: 0, .. } => {
+                Some("with `Limits::target_bytes_max` of 0, every request would be refused")
+            }
+            Limits { fields_max: 0, .. } => {
+                Some("with `Limits::fields_max` of 0, every request would be refused")
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Server;
+
+    #[test]
+    fn a_server_with_an_impossible_setting_does_not_start() {
+        let config = ServerConfig::default;
+        let limits = |limits| config().limits(limits);
+        let (none, some) = (0, Limits::default());
+        let rows = [
+            (config().event_loops(usize::MAX), "`ServerConfig::event_loops` is more than 16384"),
+            (config().thread_name("a\0b"), "`ServerConfig::thread_name` has a zero byte"),
+            (limits(Limits { head_bytes_max: none, ..some }), "`Limits::head_bytes_max` of 0"),
+            (limits(Limits { target_bytes_max: none, ..some }), "`Limits::target_bytes_max` of 0"),
+            (limits(Limits { fields_max: none, ..some }), "`Limits::fields_max` of 0"),
+        ];
+        for (config, expected) in rows {
+            let error = start(config).expect_err(expected).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn any_number_of_threads_is_fine() {
+        let config = ServerConfig::default().event_loops(1).threads_max(usize::MAX);
+        #[cfg(feature = "tls")]
+        let config = config.handshakes_max(usize::MAX);
+        start(config).expect("it starts").shutdown_handle().shutdown();
+    }
+
+    fn start(config: ServerConfig) -> Result<Server> {
+        let server = Server::builder().bind("127.0.0.1:0")?.config(config).build()?;
+        server.spawn(|_: crate::Request| "")?;
+        Ok(server)
+    }
+}
