@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 #[cfg(unix)]
 use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use filoplume_runtime::Stopping;
 
@@ -13,6 +16,10 @@ use super::App;
 use crate::log::log_without_subscriber;
 
 type Hook = Box<dyn FnOnce() + Send>;
+
+/// How long a hook may run before it is reported. The default of
+/// [`drain_timeout`](crate::ServerConfig::drain_timeout), which is as long as handlers have.
+const HOOK_TIME: Duration = Duration::from_secs(10);
 
 /// The hooks of [`App::on_shutdown`], in the order in which they were added.
 #[derive(Default)]
@@ -35,6 +42,32 @@ impl ShutdownHooks {
     }
 }
 
+/// Calls a hook, and reports once if it takes longer than `time`.
+///
+/// A hook blocks its own thread, so another one waits with it. Without that thread there is no
+/// report.
+fn watched(hook: impl FnOnce(), time: Duration, report: impl FnOnce() + Send + 'static) {
+    // Dropped when the hook has returned or panicked.
+    let (_running, ended) = mpsc::channel::<()>();
+    let watch = move || {
+        if ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+            report();
+        }
+    };
+    let _ = thread::Builder::new().name("filoplume-hook".to_owned()).spawn(watch);
+    hook();
+}
+
+#[cold]
+fn report_blocked(written_at: &Location<'_>) {
+    let text = format!(
+        "a hook of `App::on_shutdown` ({written_at}) has not returned for {HOOK_TIME:?}: the \
+         program waits for it"
+    );
+    tracing::warn!("{text}");
+    log_without_subscriber(&text);
+}
+
 impl fmt::Debug for ShutdownHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShutdownHooks").finish_non_exhaustive()
@@ -45,7 +78,7 @@ impl App {
     /// Calls `hook` when the server has stopped: after requests in progress were finished, and
     /// before [`listen`](Self::listen) returns. It is for what handlers use until the end, such as
     /// a queue that has to be written to disk. Hooks run in the order in which they were added, and
-    /// the program waits for them.
+    /// the program waits for them. The log names a hook that takes longer than 10 seconds.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -57,8 +90,21 @@ impl App {
     /// assert_eq!(receiver.try_recv(), Ok("flushed"));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn on_shutdown(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
-        self.shutdown_hooks.add(Box::new(hook));
+    #[track_caller]
+    pub fn on_shutdown(self, hook: impl FnOnce() + Send + 'static) -> Self {
+        self.add_hook(hook, HOOK_TIME, report_blocked)
+    }
+
+    #[track_caller]
+    fn add_hook(
+        mut self,
+        hook: impl FnOnce() + Send + 'static,
+        time: Duration,
+        report: impl FnOnce(&Location<'_>) + Send + 'static,
+    ) -> Self {
+        let written_at = Location::caller();
+        // Here and not where hooks run, so that a program without hooks has no code for it.
+        self.shutdown_hooks.add(Box::new(move || watched(hook, time, || report(written_at))));
         self
     }
 
@@ -102,5 +148,39 @@ impl App {
     /// ```
     pub fn stopping(&self) -> Stopping {
         self.settings.stopping.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_that_blocks_is_reported_once_with_its_line() {
+        let (reporter, reports) = mpsc::channel();
+        let (seen, was_seen) = mpsc::channel();
+        // It returns when it has been reported, and there is no second report.
+        let hook = move || {
+            let first = reports.recv();
+            let _ = seen.send((first, reports.recv().is_err()));
+        };
+        let report = move |at: &Location<'_>| {
+            let _ = reporter.send((at.file().ends_with("shutdown.rs"), at.line()));
+        };
+        let app = App::new().get("/", || "");
+        let (line, app) = (line!(), app.add_hook(hook, Duration::from_millis(1), report));
+        app.start("127.0.0.1:0").expect("it starts").shutdown();
+        assert_eq!(was_seen.recv(), Ok((Ok((true, line)), true)));
+    }
+
+    #[test]
+    fn a_hook_that_returns_is_not_reported() {
+        let (reporter, reports) = mpsc::channel();
+        let report = move || {
+            let _ = reporter.send("blocked");
+        };
+        watched(|| {}, Duration::from_secs(3600), report);
+        // The other thread has ended.
+        assert!(reports.recv().is_err(), "there is no report");
     }
 }
