@@ -1,10 +1,14 @@
 //! Pages of other sites that may open WebSockets.
 
+use std::error::Error as StdError;
+use std::fmt;
+
 use filoplume_runtime::{Request, Response};
 
-use crate::core::error::Result;
+use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
+use crate::log::{Throttle, log_without_subscriber};
 use crate::semantics::origin::check_origin;
 
 /// Middleware that lets pages of other sites open WebSockets. It is checked when the app starts.
@@ -84,4 +88,61 @@ pub(super) fn parse(origin: &str) -> Result<String, String> {
         }
     };
     Err(format!("`{}` is not an origin: {mistake}", origin.escape_debug()))
+}
+
+/// Refuses a WebSocket that is opened by a page of this origin. The log says how to allow it, and
+/// so does the response in development mode. Any site can cause the line.
+#[cold]
+pub(super) fn refuse(origin: String) -> Error {
+    static LOG: Throttle = Throttle::new();
+    let foreign = Foreign(origin);
+    if let Some(left_out) = LOG.admit() {
+        let origin = &*foreign.0;
+        tracing::info!(
+            origin,
+            left_out = left_out.field(),
+            "a WebSocket of another site is refused: {HOW_TO_ALLOW}"
+        );
+        log_without_subscriber(&format!("a WebSocket is refused: {foreign}{left_out}"));
+    }
+    Error::forbidden("the WebSocket is opened by a page of another site").with_source(foreign)
+}
+
+const HOW_TO_ALLOW: &str = "if the site is yours, name its origin with `AllowOrigins::new` or \
+                            `WebSocketUpgrade::allow_origins`";
+
+/// The origin of a page that may not open a WebSocket.
+#[derive(Debug)]
+struct Foreign(String);
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the origin of its page is {:?}: {HOW_TO_ALLOW}", self.0)
+    }
+}
+
+impl StdError for Foreign {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_logged_with_the_fix_a_few_times_per_second() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = std::sync::Mutex::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_writer(writer).with_ansi(false).finish();
+        let begun = std::time::Instant::now();
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..300 {
+                assert_eq!(refuse("https://a.example\n".to_owned()).status(), 403);
+            }
+        });
+        let text = std::fs::read_to_string(log.path()).unwrap();
+        let lines_max = 11 + usize::try_from(begun.elapsed().as_secs()).unwrap();
+        assert!((1..=lines_max).contains(&text.lines().count()), "{text}");
+        for part in [r#"origin="https://a.example\n""#, HOW_TO_ALLOW] {
+            assert!(text.lines().all(|line| line.contains(part)), "{part}: {text}");
+        }
+    }
 }

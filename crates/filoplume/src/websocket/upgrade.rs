@@ -311,11 +311,11 @@ impl WebSocketUpgrade {
     /// Checks the origin, and returns the response with everything that was negotiated.
     pub(super) fn accept(self, respond: impl FnOnce(Negotiated) -> Response) -> Result<Response> {
         if let Some(mistake) = self.mistake {
-            return Err(Error::new(500, format!("`WebSocketUpgrade::allow_origins`: {mistake}")));
+            // The source is for the log. It is the program's mistake, not that of the client.
+            return Err(Error::internal(format!("`WebSocketUpgrade::allow_origins`: {mistake}")));
         }
-        if let Origin::Foreign(origin) = &self.origin {
-            tracing::debug!(%origin, "a WebSocket of another site is refused");
-            return Err(Error::forbidden("the WebSocket is opened by a page of another site"));
+        if let Origin::Foreign(origin) = self.origin {
+            return Err(origins::refuse(origin));
         }
         let supported: Vec<&str> = self.subprotocols.iter().map(String::as_str).collect();
         let subprotocol = self.handshake.choose_subprotocol(&supported).map(Box::from);

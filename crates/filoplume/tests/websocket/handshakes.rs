@@ -1,5 +1,7 @@
 //! Which requests become sockets.
 
+use std::io::Read;
+
 use filoplume::prelude::*;
 use filoplume::websocket::{AllowOrigins, Socket, WebSocketUpgrade};
 
@@ -84,6 +86,34 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
     for (path, origin, status) in rows {
         let (_stream, head, _) = handshake(app.local_addr(), path, &[("Origin", origin)]);
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path} {origin}: {head}");
+    }
+}
+
+#[test]
+fn a_refused_origin_is_told_to_the_developer_and_a_mistake_to_no_client() {
+    let app = || {
+        App::new().websocket("/ws", echo).websocket("/wrong", |upgrade: WebSocketUpgrade| {
+            echo(upgrade.allow_origins(["a.example"]))
+        })
+    };
+    let rows = [
+        (false, "/ws", "403", "opened by a page of another site", true),
+        (false, "/ws", "403", "AllowOrigins", false),
+        (true, "/ws", "403", "WebSocketUpgrade::allow_origins", true),
+        (false, "/wrong", "500", "a.example", false),
+        (false, "/wrong", "500", "allow_origins", false),
+        (true, "/wrong", "500", "`a.example` is not an origin: it must begin with a scheme", true),
+    ];
+    for (is_development, path, status, text, is_told) in rows {
+        let app = app().development(is_development).start("127.0.0.1:0").unwrap();
+        let fields = [("Origin", "https://app.example")];
+        let (mut stream, head, rest) = handshake(app.local_addr(), path, &fields);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        app.shutdown();
+        let mut content = rest;
+        stream.read_to_end(&mut content).unwrap();
+        let content = String::from_utf8(content).unwrap();
+        assert_eq!(content.contains(text), is_told, "{path} {text}: {content}");
     }
 }
 
