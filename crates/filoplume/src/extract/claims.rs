@@ -14,6 +14,7 @@ use super::{
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
+use crate::log::{Throttle, log_without_subscriber};
 
 /// Extracts the claims of a valid token, deserialized as a `T`. [`Jwt`](crate::middleware::Jwt)
 /// verifies the token. An app with a handler that extracts claims without that middleware does not
@@ -159,9 +160,57 @@ impl Rejection for ClaimsRejection {
             Self::NoToken => {
                 AuthorizationRejection::Missing { scheme: Scheme::Bearer }.describe_for(REALM)
             }
-            Self::Data { .. } => {
+            Self::Data { claim, source } => {
+                log_mismatch(claim, &source.to_string());
                 invalid_token(REALM, "the token is not valid", Some("the token lacks a claim"))
             }
+        }
+    }
+}
+
+/// Logs that the claims of a valid token do not fit the type. The program issues such tokens, or
+/// trusts who does, so the type is wrong or the token is old. A client can cause the line again and
+/// again.
+#[cold]
+fn log_mismatch(claim: &str, message: &str) {
+    static LOG: Throttle = Throttle::new();
+    let Some(left_out) = LOG.admit() else { return };
+    let reason = without_values(message);
+    tracing::warn!(
+        claim,
+        reason,
+        left_out = left_out.field(),
+        "a valid token is refused: its claims do not fit the type of `Claims`"
+    );
+    log_without_subscriber(&format!(
+        "a valid token is refused: its claims do not fit the type of `Claims`: \
+         claim {claim:?}: {reason}{left_out}"
+    ));
+}
+
+/// Returns the part of a message of serde that comes from the type. The rest may quote the token,
+/// which is not for the log.
+fn without_values(message: &str) -> &str {
+    if message.starts_with("missing field `") {
+        return message;
+    }
+    let expected = message.rfind(", expected ").map_or("", |at| &message[at + 2..]);
+    if expected.is_empty() { "it is refused" } else { expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_has_no_value_of_the_token() {
+        for (message, expected) in [
+            ("missing field `admin`", "missing field `admin`"),
+            ("invalid type: string \"s, expected x\", expected u64", "expected u64"),
+            ("unknown variant `s`, expected `a` or `b`", "expected `a` or `b`"),
+            ("`s` is no date", "it is refused"),
+        ] {
+            assert_eq!(without_values(message), expected, "{message}");
         }
     }
 }

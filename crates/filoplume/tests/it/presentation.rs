@@ -282,7 +282,7 @@ impl MakeWriter<'_> for Log {
     }
 }
 
-fn logged(run: impl FnOnce()) -> Vec<String> {
+pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log.clone())

@@ -13,6 +13,8 @@ use filoplume::prelude::*;
 use filoplume::testing::{MultipartForm, TestClient};
 use serde::{Deserialize, Serialize};
 
+use crate::presentation::logged;
+
 #[derive(Clone)]
 struct User(String);
 
@@ -140,6 +142,32 @@ struct Who {
 
 fn jwt() -> Jwt {
     Jwt::hs256("thirty-two bytes that are secret").expect("it is long enough")
+}
+
+#[test]
+fn claims_that_do_not_fit_are_logged_without_their_values() {
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its type matters")]
+    struct Admin {
+        sub: String,
+        admin: bool,
+    }
+    let client = App::new().get("/", |_: Claims<Admin>| "").with(jwt()).test();
+    for (claims, expected) in [
+        (
+            serde_json::json!({"sub": "ada", "admin": "s3cret"}),
+            r#"claim="admin" reason="expected a boolean""#,
+        ),
+        (serde_json::json!({"sub": "s3cret"}), r#"claim="." reason="missing field `admin`""#),
+    ] {
+        let token = jwt().issue(&claims, Duration::from_secs(60)).expect("it is signed");
+        let lines = logged(|| {
+            client.get("/").bearer(&token).send().assert_status(401);
+        });
+        let [line] = &*lines else { panic!("one line: {lines:?}") };
+        assert!(line.starts_with("WARN a valid token is refused: ") && line.ends_with(expected));
+        assert!(!line.contains("s3cret") && !line.contains(&token), "{line}");
+    }
 }
 
 #[test]
