@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use filoplume_runtime::Headers;
 
-use self::content::Source;
+use self::content::{Found, Source};
 pub use self::file_response::FileResponse;
 use self::folder::{Folder, Symlinks};
 use self::path::FilePath;
 use self::respond::{Files, FilesHandler};
 use self::untrusted::Untrusted;
+use crate::log::log_without_subscriber;
 use crate::routing::{Router, check_prefix, get};
 
 /// Static files and how they are served, for [`files`](crate::App::files) of an app or a router.
@@ -200,7 +201,8 @@ impl StaticFiles {
     /// It is served to clients that accept HTML. For paths with the extension of a known type, such
     /// as `.js` or `.png`, the client must name HTML explicitly, as browsers do when a user opens a
     /// page. So a missing script or image still is a `404`. The page is sent with
-    /// `Cache-Control: no-cache`.
+    /// `Cache-Control: no-cache`. If it is missing when the app starts, there is a warning, or an
+    /// error if the files are embedded.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -391,6 +393,7 @@ impl StaticFiles {
 
     fn open(self) -> Result<Files, Vec<String>> {
         let Self { location, options, mut mistakes } = self;
+        let is_embedded = !matches!(location, Location::Folder(_));
         let source: Option<Box<dyn Source>> = match location {
             Location::Folder(path) => match Folder::open(&path, options.symlinks) {
                 Ok(folder) => Some(Box::new(folder)),
@@ -405,11 +408,30 @@ impl StaticFiles {
             #[cfg(feature = "embed")]
             Location::Embedded(source) => Some(source),
         };
+        let fallback = options.fallback.as_deref().filter(|_| mistakes.is_empty());
+        if let (Some(source), Some(page)) = (&source, fallback) {
+            if !matches!(source.find(page), Ok(Found::File(_))) {
+                mistakes.extend(missing_fallback(page, is_embedded));
+            }
+        }
         match source {
             Some(source) if mistakes.is_empty() => Ok(Files { source, options }),
             _ => Err(mistakes),
         }
     }
+}
+
+/// Returns the mistake that the fallback page is missing. In a folder this is only a warning, since
+/// the page may come later: files are looked up for each request, and many build tools empty the
+/// folder and write it again while the app runs. Embedded files stay as they are.
+fn missing_fallback(page: &str, is_embedded: bool) -> Option<String> {
+    let mistake = format!("the fallback \"{page}\" of static files does not exist");
+    if is_embedded {
+        return Some(mistake);
+    }
+    tracing::warn!("{mistake}; without it, missing files are a 404");
+    log_without_subscriber(&format!("{mistake}; without it, missing files are a 404"));
+    None
 }
 
 impl fmt::Debug for StaticFiles {

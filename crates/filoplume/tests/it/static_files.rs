@@ -12,6 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 use filoplume::prelude::*;
 use filoplume::testing::{TestClient, TestResponse};
 
+use crate::presentation::logged;
+
 /// A temporary folder. Files that must not be served are next to its `public`.
 struct Site(tempfile::TempDir);
 
@@ -256,10 +258,28 @@ fn mistakes_are_reported_when_the_app_starts() {
     assert!(mistake("/static/", site.files()).contains("cannot end with `/`"));
     assert!(mistake("/", site.files().index("../secret.txt")).contains("../secret.txt"));
     assert!(mistake("/", site.files().fallback("/etc/passwd")).contains("/etc/passwd"));
+    let embedded = StaticFiles::embedded::<Assets>().fallback("none.html");
+    assert!(mistake("/", embedded).contains("the fallback \"none.html\" of static files does not"));
     assert!(mistake("/", site.files().header("x y", "z")).contains("x y"));
     assert!(mistake("/", site.files().cache_control("a\r\nb: c")).contains("cache-control"));
     let twice = App::new().files("/", site.files()).files("/", site.files()).build().unwrap_err();
     assert!(format!("{twice:?}").contains("tests/it/static_files.rs"));
+}
+
+#[test]
+fn a_fallback_that_is_missing_is_a_warning_because_it_may_come_later() {
+    let site = digits();
+    for (page, expected) in [("index.html", 1), ("no", 1), ("digits.txt", 0)] {
+        let lines = logged(|| {
+            let client = App::new().files("/", site.files().fallback(page)).test();
+            fs::write(site.path("index.html"), "app").unwrap();
+            let status = if page == "no" { 404 } else { 200 };
+            client.get("/users/17").send().assert_status(status);
+        });
+        let warning = format!("WARN the fallback \"{page}\" of static files does not exist");
+        let warnings = lines.iter().filter(|line| line.starts_with(&warning)).count();
+        assert_eq!(warnings, expected, "{lines:?}");
+    }
 }
 
 #[test]
