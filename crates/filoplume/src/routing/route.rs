@@ -140,7 +140,8 @@ pub fn any<P: Parameters, H: Handler<P, Output: IntoResponse>>(handler: H) -> Ro
     Route::new().add(Methods::Any, handler)
 }
 
-/// Returns a route that answers several methods with one handler.
+/// Returns a route that answers several methods with one handler. An app with a route without
+/// methods does not start.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -155,7 +156,7 @@ pub fn on<P: Parameters, H: Handler<P, Output: IntoResponse>>(
     handler: H,
 ) -> Route {
     const { check_handler::<P, H>() };
-    Route::new().add(Methods::of(methods), handler)
+    Route::new().add_on(Methods::of(methods), handler)
 }
 
 impl Route {
@@ -174,6 +175,28 @@ impl Route {
         self
     }
 
+    /// As [`add`](Self::add). Without methods, the handler would never be called. The mistake is
+    /// noticed here, so that a program without `on` does not contain its text.
+    #[track_caller]
+    fn add_on<P: Parameters>(
+        self,
+        methods: Methods,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
+        let written_at = Location::caller();
+        let is_empty = methods == Methods::Some(Vec::new());
+        let this = self.add(methods, handler);
+        if !is_empty {
+            return this;
+        }
+        this.adjust(move |options| {
+            options.mistake(format!(
+                "`on` ({written_at}) has no methods, so its handler answers nothing: name its \
+                 methods, or use `any`"
+            ));
+        })
+    }
+
     /// Adds a handler for every method that has no other handler.
     #[track_caller]
     pub fn any<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, handler: H) -> Self {
@@ -189,7 +212,7 @@ impl Route {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.add(Methods::of(methods), handler)
+        self.add_on(Methods::of(methods), handler)
     }
 
     /// Adds middleware around the handlers of this route. It runs inside the middleware of the

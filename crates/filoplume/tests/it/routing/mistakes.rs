@@ -19,6 +19,7 @@ fn invalid_patterns_are_all_reported_at_once() {
         .get("/{*rest}/more", || "")
         .get("/{a}/{a}", || "")
         .get("/{a b}", || "")
+        .route("/on", on([], || ""))
         .nest("api", Router::new())
         .nest("/api/", Router::new())
         .nest("/", Router::new())
@@ -48,6 +49,7 @@ fn invalid_patterns_are_all_reported_at_once() {
               - route "/{*rest}/more" (routing/mistakes.rs:_): `{*rest}` captures the rest of the path, so it must be the last segment
               - route "/{a}/{a}" (routing/mistakes.rs:_): two captures have the name `a`
               - route "/{a b}" (routing/mistakes.rs:_): a capture name can contain letters, digits, `_`, `-` and `.`, unlike `a b`
+              - `on` (routing/mistakes.rs:_) has no methods, so its handler answers nothing: name its methods, or use `any`
               - route "/{x}/{x}" (routing/mistakes.rs:_): two captures have the name `x`
         "#]],
     );
