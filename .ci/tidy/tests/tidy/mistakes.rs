@@ -5,6 +5,7 @@ use crate::source::{files, is_word, none, read};
 /// Where else messages of the start are, beside those of `tests/compile_errors/cases`.
 const OTHER_MESSAGES: &[&str] = &[
     "crates/filoplume/tests/it/mistakes.rs",
+    "crates/filoplume/tests/it/middleware/mistakes.rs",
     "crates/filoplume/tests/it/routing/mistakes.rs",
     // The message of a macro, which has no case.
     "crates/filoplume/src/template.rs",

@@ -68,7 +68,7 @@ fn app() -> App {
         })
         .get("/search", |Query(note): Query<Note>| Json(note))
         .post("/form", |Form(note): Form<Note>| Json(note))
-        .with(Cors::new())
+        .with(Cors::new().allow_any_origin())
         .with(BodyLimit::new(1000));
     App::new()
         .nest("/api", api)

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use self::feed::Feed;
 use self::local::{HOSTS, only_this_machine};
 use crate::core::middleware::{Layer, Middleware};
+use crate::extract::Basic;
 use crate::middleware::{AllowedHosts, BasicAuth};
 use crate::observe::Observer;
 use crate::routing::Router;
@@ -74,7 +75,12 @@ impl Console {
              from which it comes?"
                 .to_owned()
         });
-        Self { mistake, ..Self::behind(BasicAuth::user(user, password).realm("console")) }
+        let auth = match &mistake {
+            None => BasicAuth::user(user, password),
+            // It would report the same mistake again.
+            Some(_) => BasicAuth::new(|_: &Basic| false),
+        };
+        Self { mistake, ..Self::behind(auth.realm("console")) }
     }
 
     /// Returns a console behind a middleware that decides who may see it, such as

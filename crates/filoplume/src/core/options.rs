@@ -1,6 +1,7 @@
 //! The options of a route, which are collected at start-up from its handler, its middleware and the
 //! program.
 
+mod around;
 mod contradictions;
 mod promises;
 
@@ -18,6 +19,8 @@ use super::middleware::Layer;
 use super::middleware::Middleware;
 use super::names::type_name_of;
 use super::takes::Takes;
+use around::Around;
+pub(crate) use around::Login;
 use promises::Promises;
 
 /// The maximum length of the content, unless a route sets another. Forms and JSON that people send
@@ -65,6 +68,7 @@ pub struct RouteOptions {
     /// Whether the requests of the app are counted and measured.
     pub(crate) is_observed: bool,
     promises: Promises,
+    around: Around,
     /// Checks of the captures, by the parameters that read them.
     capture_checks: Vec<CaptureCheck>,
     needs_states: Vec<(TypeId, String)>,
@@ -106,6 +110,7 @@ impl RouteOptions {
             second_permits: None,
             is_observed: false,
             promises: Promises::default(),
+            around: Around::default(),
             capture_checks: Vec::new(),
             needs_states: Vec::new(),
             mistakes: Vec::new(),

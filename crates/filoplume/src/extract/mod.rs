@@ -48,10 +48,10 @@ pub use client_certificate::{ClientCertificate, ClientCertificateRejection};
 pub use content::ContentRejection;
 #[cfg(feature = "cookies")]
 pub use cookie::{self, Cookie, SameSite};
-#[cfg(feature = "sessions")]
-pub(crate) use cookies::add_set_cookie;
 #[cfg(feature = "cookies")]
 pub use cookies::{COOKIES_MAX, Cookies, CookiesRejection, ProtectedCookies, SET_COOKIE_BYTES_MAX};
+#[cfg(feature = "sessions")]
+pub(crate) use cookies::{add_set_cookie, is_cookie_name};
 #[cfg(feature = "form")]
 pub use form::{Form, FormRejection};
 pub use header::{Header, HeaderProblem, HeaderRejection, TypedHeader};

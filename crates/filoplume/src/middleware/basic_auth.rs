@@ -7,7 +7,7 @@ use filoplume_runtime::{Request, Response};
 use super::verdict::{Verdict, secrets_match};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
-use crate::core::options::RouteOptions;
+use crate::core::options::{Login, RouteOptions};
 use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 
 /// Accepts requests with the right user and password, and answers others with `401` and a
@@ -49,6 +49,8 @@ pub struct BasicAuth {
     /// Checks credentials and attaches the user to the request.
     provide: fn(&mut RouteOptions),
     realm: String,
+    /// Invalid arguments, reported when the app starts.
+    mistakes: Vec<&'static str>,
 }
 
 /// Returns whether the credentials are right. If they are, it attaches the user to the request.
@@ -65,10 +67,11 @@ impl BasicAuth {
         let provide = |options: &mut RouteOptions| {
             options.provide::<V::Identity>();
         };
-        Self { verify, provide, realm: REALM.to_owned() }
+        Self { verify, provide, realm: REALM.to_owned(), mistakes: Vec::new() }
     }
 
-    /// Returns middleware for one user. Both values are compared in constant time.
+    /// Returns middleware for one user. Both values are compared in constant time. With an empty
+    /// password, or a colon in the name of the user, the app does not start.
     ///
     /// ```
     /// use filoplume::middleware::BasicAuth;
@@ -79,10 +82,25 @@ impl BasicAuth {
     /// ```
     pub fn user(user: impl Into<String>, password: impl Into<String>) -> Self {
         let (user, password) = (user.into(), password.into());
+        let mut mistakes = Vec::new();
+        // An empty name is allowed: some clients send only a password.
+        if password.is_empty() {
+            mistakes.push(
+                "BasicAuth: the password is empty, so everybody could log in; is the variable set \
+                 from which it comes?",
+            );
+        }
+        if user.contains(':') {
+            mistakes.push(
+                "BasicAuth: the name of the user has a colon, but the first colon of credentials \
+                 begins the password (RFC 7617), so nobody could log in",
+            );
+        }
         // Not `&&`: the time would reveal whether the user was right.
-        Self::new(move |basic: &Basic| {
+        let this = Self::new(move |basic: &Basic| {
             secrets_match(&basic.user, &user) & secrets_match(&basic.password, &password)
-        })
+        });
+        Self { mistakes, ..this }
     }
 
     /// Sets the name of the protected area, which the browser shows. Default: `protected`.
@@ -109,6 +127,11 @@ impl Middleware for BasicAuth {
 
     fn configure(&self, options: &mut RouteOptions) {
         (self.provide)(options);
+        // A browser sends a password that its user has typed without a preflight.
+        options.require_login(Login { name: "BasicAuth", is_by_script: false });
+        for &mistake in &self.mistakes {
+            options.mistake(mistake);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use filoplume_runtime::{Request, Response};
 use super::verdict::{Verdict, secrets_match};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
-use crate::core::options::RouteOptions;
+use crate::core::options::{Login, RouteOptions};
 use crate::extract::{Bearer, REALM, invalid_token, quoted};
 
 /// Accepts requests with a valid token. Others get a `401`, or a `400` if the token is malformed,
@@ -45,6 +45,8 @@ pub struct BearerAuth {
     /// Checks the token and attaches the user to the request.
     provide: fn(&mut RouteOptions),
     realm: String,
+    /// An invalid argument, reported when the app starts.
+    mistake: Option<&'static str>,
 }
 
 type Verify = Box<dyn Fn(&str, &mut Request) -> Result<bool> + Send + Sync>;
@@ -60,10 +62,11 @@ impl BearerAuth {
         let provide = |options: &mut RouteOptions| {
             options.provide::<V::Identity>();
         };
-        Self { verify, provide, realm: REALM.to_owned() }
+        Self { verify, provide, realm: REALM.to_owned(), mistake: None }
     }
 
     /// Returns middleware that accepts the given tokens. They are compared in constant time.
+    /// Without a token, or with an empty one, the app does not start.
     ///
     /// ```
     /// use filoplume::middleware::BearerAuth;
@@ -78,10 +81,18 @@ impl BearerAuth {
     /// ```
     pub fn tokens(tokens: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
+        let mistake = if tokens.is_empty() {
+            Some("BearerAuth: there are no tokens, so every request would be refused")
+        } else if tokens.iter().any(String::is_empty) {
+            Some("BearerAuth: a token is empty; is the variable set from which it comes?")
+        } else {
+            None
+        };
         // All of them are compared, so that the time does not reveal which one matched.
-        Self::new(move |given: &str| {
+        let this = Self::new(move |given: &str| {
             tokens.iter().fold(false, |found, token| found | secrets_match(given, token))
-        })
+        });
+        Self { mistake, ..this }
     }
 
     /// Sets the name of the protected area. Default: `protected`.
@@ -119,6 +130,10 @@ impl Middleware for BearerAuth {
 
     fn configure(&self, options: &mut RouteOptions) {
         (self.provide)(options);
+        options.require_login(Login { name: "BearerAuth", is_by_script: true });
+        if let Some(mistake) = self.mistake {
+            options.mistake(mistake);
+        }
     }
 }
 

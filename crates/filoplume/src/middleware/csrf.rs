@@ -23,7 +23,7 @@ use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::core::takes::Takes;
 use crate::extract::ContentRejection;
 use crate::log::log_without_subscriber;
-use crate::semantics::origin::is_origin_of;
+use crate::semantics::origin::{check_origin, is_origin_of};
 use crate::session::Session;
 
 /// The header in which scripts send the token.
@@ -81,6 +81,8 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// exclude them with [`unless`](Self::unless).
 pub struct Csrf {
     trusted: Vec<String>,
+    /// Invalid arguments, reported when the app starts.
+    mistakes: Vec<String>,
     unless: Option<Unless>,
     /// Whether the log says already that cookies do not arrive.
     has_warned: AtomicBool,
@@ -91,11 +93,16 @@ type Unless = Box<dyn Fn(&Request) -> bool + Send + Sync>;
 impl Csrf {
     /// Returns middleware that accepts requests of this site only.
     pub fn new() -> Self {
-        Self { trusted: Vec::new(), unless: None, has_warned: AtomicBool::new(false) }
+        Self {
+            trusted: Vec::new(),
+            mistakes: Vec::new(),
+            unless: None,
+            has_warned: AtomicBool::new(false),
+        }
     }
 
     /// Also accepts requests from pages of another origin, such as `https://admin.example.org`.
-    /// They need the token as well.
+    /// They need the token as well. An app with an invalid origin does not start.
     ///
     /// ```
     /// use filoplume::Key;
@@ -117,7 +124,14 @@ impl Csrf {
     /// ```
     #[must_use]
     pub fn trust(mut self, origin: impl Into<String>) -> Self {
-        self.trusted.push(origin.into().trim_end_matches('/').to_ascii_lowercase());
+        let origin = origin.into().trim_end_matches('/').to_ascii_lowercase();
+        if let Err(mistake) = check_origin(&origin) {
+            // The check belongs to middleware that can allow all.
+            let mistake = if origin.contains('*') { "name each origin" } else { mistake };
+            self.mistakes
+                .push(format!("Csrf: `{}` is not an origin: {mistake}", origin.escape_debug()));
+        }
+        self.trusted.push(origin);
         self
     }
 
@@ -227,6 +241,9 @@ impl Middleware for Csrf {
              `.with(Csrf::new())`",
         );
         options.provide::<CsrfToken>();
+        for mistake in &self.mistakes {
+            options.mistake(mistake);
+        }
         // The middleware reads forms.
         options.take(Takes::Content);
     }

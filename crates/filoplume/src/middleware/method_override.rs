@@ -28,9 +28,9 @@ use crate::extract::ContentRejection;
 /// ```
 ///
 /// The new method determines the route, so add this middleware to the app. In a router or a route
-/// it comes too late and has no effect. The header takes precedence over the query, and the query
-/// over the form. Only a `POST` can be changed, so a link or an image cannot change anything. A
-/// request for any other method is a `400`.
+/// it comes too late, so an app with it there does not start. The header takes precedence over the
+/// query, and the query over the form. Only a `POST` can be changed, so a link or an image cannot
+/// change anything. A request for any other method is a `400`.
 ///
 /// A page of another site can send such a form, while its scripts would need permission for a
 /// `DELETE` (see [`Cors`](super::Cors)). So the method does not protect these routes. Protect them
@@ -66,7 +66,8 @@ impl MethodOverride {
         self
     }
 
-    /// Sets the name of the header; with `None`, no header is read.
+    /// Sets the name of the header; with `None`, no header is read. An app with an invalid name
+    /// does not start.
     #[must_use]
     pub fn header(mut self, name: Option<&str>) -> Self {
         self.header = name.map(str::to_owned);
@@ -142,8 +143,22 @@ impl Middleware for MethodOverride {
         Ok(next.run(request))
     }
 
-    // Adds nothing to requests.
-    fn configure(&self, _: &mut RouteOptions) {}
+    fn configure(&self, options: &mut RouteOptions) {
+        if !options.is_of_app() {
+            options.mistake(
+                "MethodOverride: in a router or a route it comes too late, because the method \
+                 determines the route: add it to the app",
+            );
+        }
+        if let Some(name) = &self.header {
+            if http::HeaderName::try_from(name).is_err() {
+                options.mistake(format!(
+                    "MethodOverride: `{}` is not a header name",
+                    name.escape_debug()
+                ));
+            }
+        }
+    }
 }
 
 impl MethodOverride {

@@ -11,7 +11,7 @@ use crate::client::is_over_tls;
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next, is_panic};
 use crate::core::options::RouteOptions;
-use crate::extract::{Cookies, add_set_cookie};
+use crate::extract::{Cookies, add_set_cookie, is_cookie_name};
 use crate::key::Key;
 use crate::semantics::vary::add_vary;
 use crate::session::{
@@ -173,14 +173,15 @@ impl Sessions {
         self
     }
 
-    /// Sets when an unused session ends. It may end a sixteenth earlier. Default: 24 hours.
+    /// Sets when an unused session ends. It may end a sixteenth earlier. With zero, the app does
+    /// not start. Default: 24 hours.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.manager).lifetime.idle = timeout;
         self
     }
 
-    /// Sets when a session ends in any case. Default: 30 days.
+    /// Sets when a session ends in any case. With zero, the app does not start. Default: 30 days.
     #[must_use]
     pub fn absolute_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.manager).lifetime.absolute = timeout;
@@ -196,7 +197,8 @@ impl Sessions {
     }
 
     /// Sets the name of the cookie. Sessions with different names are separate, even with the same
-    /// key and store.
+    /// key and store. An app with an invalid name, or with two `Sessions` of one name around a
+    /// route, does not start.
     #[must_use]
     pub fn cookie_name(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
@@ -205,14 +207,16 @@ impl Sessions {
         self
     }
 
-    /// Sets the path for which the cookie is sent. Default: `/`.
+    /// Sets the path for which the cookie is sent. It begins with a slash; an app with another one
+    /// does not start. Default: `/`.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// Sends the cookie to all hosts of a domain.
+    /// Sends the cookie to all hosts of a domain, such as `example.org`. An app with an invalid
+    /// domain does not start.
     #[must_use]
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.domain = Some(domain.into());
@@ -233,6 +237,40 @@ impl Sessions {
     pub fn secure(mut self, is_secure: bool) -> Self {
         self.is_secure = Some(is_secure);
         self
+    }
+
+    /// Returns the settings that no session can work with.
+    fn mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        if let Some(name) = self.name.as_ref().filter(|name| !is_cookie_name(name)) {
+            let name = name.escape_debug();
+            mistakes.push(format!(
+                "Sessions: `{name}` is not a name of a cookie: it can have letters, digits, `-` \
+                 and `_`"
+            ));
+        }
+        if let Some(domain) = self.domain.as_ref().filter(|domain| !is_cookie_domain(domain)) {
+            mistakes.push(format!(
+                "Sessions: `{}` is not a domain: write `example.org`, without scheme, port \
+                 and path",
+                domain.escape_debug()
+            ));
+        }
+        let has_end = |character: char| character == ';' || character.is_control();
+        if !self.path.starts_with('/') || self.path.contains(has_end) {
+            mistakes.push(format!(
+                "Sessions: `{}` is not the path of a cookie: it begins with `/` and has no `;`",
+                self.path.escape_debug()
+            ));
+        }
+        let Lifetime { idle, absolute } = self.manager.lifetime;
+        for (timeout, name) in [(idle, "idle_timeout"), (absolute, "absolute_timeout")] {
+            if timeout.is_zero() {
+                mistakes
+                    .push(format!("Sessions: an `{name}` of zero would end each session at once"));
+            }
+        }
+        mistakes
     }
 
     fn cookie_name_if(&self, is_secure: bool) -> &str {
@@ -331,7 +369,27 @@ impl Middleware for Sessions {
 
     fn configure(&self, options: &mut RouteOptions) {
         options.provide::<Session>();
+        for mistake in self.mistakes() {
+            options.mistake(mistake);
+        }
+        // The name outside of the development mode. What is wrong should not depend on the mode.
+        let name = self.cookie_name_if(self.is_secure.unwrap_or(true));
+        if !options.claim_session_cookie(name) {
+            options.mistake(format!(
+                "two `Sessions` use the cookie `{}`: remove one, or give it another `cookie_name`",
+                name.escape_debug()
+            ));
+        }
     }
+}
+
+/// Returns whether browsers can use this as the domain of a cookie. They ignore a leading dot.
+fn is_cookie_domain(domain: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    domain.strip_prefix('.').unwrap_or(domain).split('.').all(is_label)
 }
 
 /// Marks a response as specific to one browser. A response that sets a session's cookie must not be

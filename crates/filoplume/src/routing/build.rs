@@ -341,8 +341,11 @@ impl Builder<'_> {
         if let Some(config) = self.config {
             options.limit_contents(config.accepted_content_bytes());
         }
-        for layer in self.app_layers.iter().chain(layers) {
-            layer.configure(&mut options);
+        for (layers, is_of_app) in [(self.app_layers, true), (layers, false)] {
+            options.set_is_of_app(is_of_app);
+            for layer in layers {
+                layer.configure(&mut options);
+            }
         }
         endpoint.configure(&mut options);
         options

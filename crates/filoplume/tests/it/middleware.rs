@@ -9,6 +9,7 @@ mod decompression;
 mod jwt_algorithms;
 mod limits;
 mod logger;
+mod mistakes;
 mod onion;
 mod read_contents;
 mod redis;

@@ -403,7 +403,7 @@ pub(crate) fn add_set_cookie(
 ) -> Result<()> {
     let name = cookie.name().to_owned();
     let refused = |why: &str| Error::internal(InvalidCookie(format!("the cookie {name:?} {why}")));
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if !is_cookie_name(&name) {
         return Err(refused("has a name that is not a token (RFC 6265, 4.1.1)"));
     }
     let attributes = [cookie.path(), cookie.domain()];
@@ -450,6 +450,11 @@ pub(crate) fn add_set_cookie(
     }
     response.add_header("set-cookie", line)?;
     Ok(())
+}
+
+/// Returns whether this is a name of a cookie, which is a token (RFC 6265, 4.1.1).
+pub(crate) fn is_cookie_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(is_token)
 }
 
 /// RFC 9110, 5.6.2.

@@ -54,8 +54,10 @@ use self::parse::{is_preflight, origin_of, token_list};
 ///
 /// A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) is answered with `204`
 /// by this middleware. Outer middleware runs before that, so add middleware that requires a login
-/// after this one. Other requests are passed on whatever their origin, and their responses say who
-/// may read them, errors included. Works for an app, a router or a route.
+/// after this one: browsers send preflights without credentials. An app where `BasicAuth`,
+/// `BearerAuth` or `Jwt` would refuse them does not start. Other requests are passed on whatever
+/// their origin, and their responses say who may read them, errors included. Works for an app, a
+/// router or a route.
 pub struct Cors {
     origins: Origins,
     methods: Names,
@@ -69,6 +71,8 @@ pub struct Cors {
 }
 
 enum Origins {
+    /// The program says nothing about origins.
+    Unset,
     Some(Vec<String>),
     Any,
     If(Box<dyn Fn(&str) -> bool + Send + Sync>),
@@ -82,11 +86,12 @@ enum Names {
 }
 
 impl Cors {
-    /// Returns a policy that allows no origin. Origins that are added may use the methods `GET`,
-    /// `HEAD` and `POST`, and the headers that need no permission.
+    /// Returns a policy without origins. Those that are added may use the methods `GET`, `HEAD` and
+    /// `POST`, and the headers that need no permission. An app whose policy says nothing about
+    /// origins does not start.
     pub fn new() -> Self {
         Self {
-            origins: Origins::Some(Vec::new()),
+            origins: Origins::Unset,
             methods: Names::Some(["GET", "HEAD", "POST"].map(str::to_owned).to_vec()),
             headers: Names::Some(Vec::new()),
             exposed: Vec::new(),
@@ -113,7 +118,8 @@ impl Cors {
         self
     }
 
-    /// Adds several allowed origins.
+    /// Adds several allowed origins. The list may be empty, such as one from a configuration file:
+    /// then no origin is allowed.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -126,7 +132,10 @@ impl Cors {
     /// response.assert_header("access-control-allow-origin", "http://localhost:3000");
     /// ```
     #[must_use]
-    pub fn allow_origins<O: Into<String>>(self, origins: impl IntoIterator<Item = O>) -> Self {
+    pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
+        if matches!(self.origins, Origins::Unset) {
+            self.origins = Origins::Some(Vec::new());
+        }
         origins.into_iter().fold(self, Self::allow_origin)
     }
 
@@ -287,11 +296,23 @@ impl Cors {
     /// Returns the value of `Access-Control-Allow-Origin` for a request.
     fn allowed_origin<'a>(&self, origin: Option<&'a str>) -> Option<&'a str> {
         match &self.origins {
+            Origins::Unset => None,
             Origins::Any => Some("*"),
             Origins::Some(origins) => {
                 origin.filter(|&origin| origins.iter().any(|allowed| allowed == origin))
             }
             Origins::If(allows) => origin.filter(|&origin| allows(origin)),
+        }
+    }
+
+    /// Returns whether the policy allows requests for which browsers send a preflight first.
+    fn needs_preflights(&self) -> bool {
+        let is_simple = |method: &String| ["GET", "HEAD", "POST"].contains(&&**method);
+        match (&self.methods, &self.headers) {
+            (Names::Some(methods), Names::Some(headers)) => {
+                !headers.is_empty() || !methods.iter().all(is_simple)
+            }
+            _ => true,
         }
     }
 
@@ -390,6 +411,22 @@ impl Middleware for Cors {
                  who is logged in; name the origins with `allow_origin`",
             );
         }
+        if matches!(self.origins, Origins::Unset) {
+            options.mistake(
+                "Cors: no origin is allowed, so it has no effect: add `allow_origin`, or remove it",
+            );
+        }
+        if let Some(login) = options.login_before_preflights() {
+            if login.is_by_script || self.needs_preflights() {
+                options.mistake(format!(
+                    "Cors: it is inside of `{0}`, which answers preflights with 401, because \
+                     browsers send them without credentials: add `Cors` before `{0}`, to the same \
+                     app or router",
+                    login.name
+                ));
+            }
+        }
+        options.answer_preflights();
     }
 }
 
@@ -398,6 +435,7 @@ impl fmt::Debug for Cors {
         let mut debug = f.debug_struct("Cors");
         match &self.origins {
             Origins::Some(origins) => debug.field("origins", origins),
+            Origins::Unset => &mut debug,
             Origins::Any => debug.field("origins", &"any"),
             Origins::If(_) => debug.field("origins", &"a closure"),
         };

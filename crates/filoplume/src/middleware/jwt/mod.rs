@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
-use crate::core::options::RouteOptions;
+use crate::core::options::{Login, RouteOptions};
 use crate::extract::{AuthorizationRejection, Bearer, REALM, VerifiedClaims, invalid_token};
 
 /// Longest accepted token. Tokens of common issuers are below 4 KiB, and the time for a check grows
@@ -358,6 +358,9 @@ impl Middleware for Jwt {
 
     fn configure(&self, options: &mut RouteOptions) {
         options.provide::<VerifiedClaims>();
+        if !self.settings.is_optional {
+            options.require_login(Login { name: "Jwt", is_by_script: true });
+        }
     }
 }
 

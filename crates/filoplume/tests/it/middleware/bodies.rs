@@ -113,12 +113,6 @@ fn each_source_can_be_turned_off() {
     client.post("/notes/1?verb=DELETE").send().assert_status(400);
 }
 
-#[test]
-fn the_middleware_has_no_effect_in_a_route() {
-    let route = post(|| "posted").delete(|| "deleted").with(MethodOverride::new());
-    App::new().route("/", route).test().post("/?_method=DELETE").send().assert_text("posted");
-}
-
 /// Returns the response of a handler for `PUT`, behind a limit of 10 bytes, to a chunked `POST` of
 /// this length over a socket.
 fn put_in_chunks(app: App, length: usize) -> String {

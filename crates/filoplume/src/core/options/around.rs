@@ -1,0 +1,61 @@
+//! What a middleware knows of those further out, where its place among them matters.
+
+use super::RouteOptions;
+
+/// What the middleware that was configured so far says about itself.
+#[derive(Debug, Default)]
+pub(super) struct Around {
+    /// Whether the middleware of the app is configured now. It runs before a route is chosen.
+    is_of_app: bool,
+    answers_preflights: bool,
+    login: Option<Login>,
+    #[cfg(feature = "sessions")]
+    session_cookies: Vec<String>,
+}
+
+/// A middleware that requires credentials.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Login {
+    /// The name of the middleware.
+    pub(crate) name: &'static str,
+    /// Whether only a script can send the credentials. Browsers then send a preflight before every
+    /// request.
+    pub(crate) is_by_script: bool,
+}
+
+impl RouteOptions {
+    /// Sets whether the middleware of the app is configured from now on, or that of its routers and
+    /// routes.
+    pub(crate) fn set_is_of_app(&mut self, is_of_app: bool) {
+        self.around.is_of_app = is_of_app;
+    }
+
+    /// Returns whether the middleware that is configured belongs to the app.
+    pub(crate) fn is_of_app(&self) -> bool {
+        self.around.is_of_app
+    }
+
+    /// Declares that this middleware answers preflights.
+    pub(crate) fn answer_preflights(&mut self) {
+        self.around.answers_preflights = true;
+    }
+
+    /// Declares that this middleware requires credentials.
+    pub(crate) fn require_login(&mut self, login: Login) {
+        self.around.login.get_or_insert(login);
+    }
+
+    /// Returns the outermost middleware that refuses preflights, because they have no credentials.
+    pub(crate) fn login_before_preflights(&self) -> Option<Login> {
+        self.around.login.filter(|_| !self.around.answers_preflights)
+    }
+
+    /// Declares the cookie of this middleware's sessions. Returns `false` if sessions further out
+    /// have the same one.
+    #[cfg(feature = "sessions")]
+    pub(crate) fn claim_session_cookie(&mut self, name: &str) -> bool {
+        let is_free = !self.around.session_cookies.iter().any(|other| other == name);
+        self.around.session_cookies.push(name.to_owned());
+        is_free
+    }
+}
