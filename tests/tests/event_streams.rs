@@ -119,6 +119,44 @@ fn a_reader_that_does_not_read_is_handled_as_the_hub_says_and_disturbs_no_other(
     }
 }
 
+/// Regression: each client that came back had a copy of the whole history, which was counted only
+/// when its socket was full. 6,000 clients took gigabytes.
+#[test]
+fn a_crowd_that_comes_back_for_a_long_history_takes_little_memory() {
+    const CLIENTS: usize = 40;
+    const EVENTS: usize = 1000;
+    let hub = Hub::new().replay(EVENTS);
+    let text = |number: usize| format!("{number:04} {}", "x".repeat(8000));
+    (0..EVENTS).for_each(|number| _ = hub.send(text(number)));
+    let app = app(&hub).start("127.0.0.1:0").unwrap();
+    let begin = || Reader::connect(app.local_addr(), "Last-Event-ID: unknown\r\n");
+    let mut readers: Vec<_> = (0..CLIENTS).map(|_| begin()).collect();
+    let metrics = || app.server().metrics().unwrap();
+    eventually("all wait", || metrics().pushed_streams == CLIENTS);
+    let mut plain = filoplume_tests::Client::connect(app.local_addr());
+    for _ in 0..50 {
+        assert_eq!(plain.get("/").status, 200);
+        let used = metrics().memory_used;
+        assert!(used < CLIENTS * 256 * 1024, "{used} bytes for {CLIENTS} clients");
+    }
+    // One of them reads on, and gets everything, and then what is sent.
+    let mut reader = readers.pop().unwrap();
+    for number in 0..EVENTS {
+        let event = reader.read_until("\n\n");
+        assert!(event.contains(&format!("data: {number:04} ")), "{number}: {event:.60}");
+    }
+    eventually("it is among the clients", || hub.clients() > 0);
+    hub.send("live");
+    assert!(reader.read_until("\n\n").contains("data: live\n"));
+    // The others stand at the beginning. It is not kept any more, so their streams end, and
+    // browsers come back.
+    (0..EVENTS).for_each(|number| _ = hub.send(number.to_string()));
+    let seen = readers.pop().unwrap().read_until("\r\n0\r\n\r\n");
+    assert!(seen.contains("data: 0000 ") && !seen.contains("data: live\n"));
+    drop(readers);
+    app.shutdown();
+}
+
 #[test]
 fn readers_that_leave_are_noticed_and_a_shutdown_ends_the_streams_of_the_others() {
     let hub = Hub::new();

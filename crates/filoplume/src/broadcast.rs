@@ -217,6 +217,16 @@ impl<S: Subscriber> Broadcast<S> {
         delivered
     }
 
+    /// Returns whether a client for which too much waits is disconnected.
+    pub(crate) fn disconnects_slow_clients(&self) -> bool {
+        self.slow_clients == SlowClients::Disconnect
+    }
+
+    /// Counts a client that was disconnected before it was among the others.
+    pub(crate) fn count_disconnected(&self) {
+        self.list.lock().totals.disconnected += 1;
+    }
+
     pub(crate) fn totals(&self) -> Totals {
         self.list.lock().totals
     }

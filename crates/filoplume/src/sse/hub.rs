@@ -61,27 +61,81 @@ struct Recent {
     number: u64,
 }
 
-/// How often a history is copied before that is done with the lock.
-const COPIES_MAX: usize = 3;
+/// The most bytes of a history that are taken at once. A client gets the next ones when it has
+/// taken these.
+const PIECE_BYTES: usize = 32 * 1024;
 
 impl Recent {
     fn new(prefix: u128) -> Self {
         Self { events: VecDeque::new(), removed: 0, prefix, number: 0 }
     }
 
-    /// Returns the kept events behind the one with this ID, or all if it is not kept any more, and
-    /// how many events there have been.
-    fn behind(&self, id: &str) -> (Vec<Bytes>, u64) {
-        let begin = self.events.iter().position(|(kept, _)| kept == id).map_or(0, |at| at + 1);
-        let until = self.removed + self.events.len() as u64;
-        (self.events.range(begin..).map(|(_, bytes)| bytes.clone()).collect(), until)
+    /// Returns how many events there were up to the one with this ID, or up to the first kept one
+    /// if it is not kept any more.
+    fn count_to(&self, id: &str) -> u64 {
+        let at = self.events.iter().position(|(kept, _)| kept == id).map_or(0, |at| at + 1);
+        self.removed + at as u64
     }
 
-    /// Returns all events but the first `count` that there have been. `None` if some of these are
-    /// not kept any more.
-    fn from(&self, count: u64) -> Option<Vec<Bytes>> {
+    /// Returns how many events there have been.
+    fn count(&self) -> u64 {
+        self.removed + self.events.len() as u64
+    }
+
+    /// Returns the events behind the first `count` that there have been, as many as fit into a
+    /// piece and one at least. `None` if some of these are not kept any more.
+    fn piece_behind(&self, count: u64) -> Option<Vec<Bytes>> {
         let begin = usize::try_from(count.checked_sub(self.removed)?).ok()?;
-        Some(self.events.range(begin..).map(|(_, bytes)| bytes.clone()).collect())
+        let (mut piece, mut bytes) = (Vec::new(), 0);
+        for (_, event) in self.events.range(begin..) {
+            if bytes > 0 && bytes + event.len() > PIECE_BYTES {
+                break;
+            }
+            bytes += event.len();
+            piece.push(event.clone());
+        }
+        Some(piece)
+    }
+}
+
+/// A client that gets the events that it has missed, before it gets those that are sent. Nothing
+/// waits for it meanwhile, so that a crowd that comes back at once needs no memory.
+struct CatchUp {
+    broadcast: Broadcast<pushed::Sender>,
+    recent: Arc<Mutex<Recent>>,
+    /// How many of all events it has got or need not get.
+    count: u64,
+    /// `None` once it is among the clients.
+    sender: Option<pushed::Sender>,
+}
+
+impl CatchUp {
+    /// Returns the next events. `None` if the client has caught up, or was too slow.
+    fn next(&mut self) -> Option<Bytes> {
+        let recent = self.recent.lock();
+        let piece = match recent.piece_behind(self.count) {
+            Some(piece) => piece,
+            // More was sent meanwhile than is kept.
+            None if self.broadcast.disconnects_slow_clients() => {
+                drop(recent);
+                self.broadcast.count_disconnected();
+                // The stream ends with its last sender.
+                self.sender = None;
+                return None;
+            }
+            None => {
+                self.count = recent.removed;
+                recent.piece_behind(self.count).unwrap_or_default()
+            }
+        };
+        if piece.is_empty() {
+            // With the lock: an event must not fall between both.
+            self.broadcast.subscribe(self.sender.take()?);
+            return None;
+        }
+        drop(recent);
+        self.count += piece.len() as u64;
+        Some(piece.concat().into())
     }
 }
 
@@ -168,7 +222,9 @@ impl Hub {
 
     /// Returns a stream of the hub's events, as the response to a client. It begins with the kept
     /// events behind the last one that the client has got. If that one is not kept any more, it
-    /// begins with all kept events: the client has missed these at least.
+    /// begins with all kept events: the client has missed these at least. They are sent at the pace
+    /// of the client, which holds no memory meanwhile. If more events are sent in that time than are
+    /// kept, it counts as slow.
     pub fn subscribe(&self, last: &LastEventId) -> EventStream {
         self.subscribe_behind(last.0.as_deref())
     }
@@ -182,38 +238,18 @@ impl Hub {
 
     fn subscribe_behind(&self, last: Option<&str>) -> EventStream {
         let (sender, stream) = channel_with(self.capacity);
-        match last {
-            Some(last) => self.subscribe_with_missed(last, sender),
-            None => self.broadcast.subscribe(sender),
-        }
-        stream.keep_alive(self.keep_alive)
-    }
-
-    /// Adds a client that gets the events behind `last` first.
-    fn subscribe_with_missed(&self, last: &str, sender: pushed::Sender) {
-        for _ in 0..COPIES_MAX {
-            let (missed, copied_until) = self.recent.lock().behind(last);
-            // Copied without the lock: clients that all come back at once, each for a long history,
-            // would stop those who send.
-            let mut missed = missed.concat();
-            // Locked until the client is added: an event must not fall between both.
-            let recent = self.recent.lock();
-            if let Some(newer) = recent.from(copied_until) {
-                newer.iter().for_each(|event| missed.extend_from_slice(event));
-                return self.subscribe_after(missed, sender);
-            }
-            // So many were sent meanwhile that not all of them are kept. It is as if the client had
-            // come later.
-        }
+        let stream = stream.keep_alive(self.keep_alive);
         let recent = self.recent.lock();
-        self.subscribe_after(recent.behind(last).0.concat(), sender);
-    }
-
-    /// Adds a client whose stream begins with these events. They are sent in one piece, which is
-    /// accepted however long it is.
-    fn subscribe_after(&self, events: Vec<u8>, sender: pushed::Sender) {
-        let _ = sender.try_send(events);
-        self.broadcast.subscribe(sender);
+        let count = last.map_or(recent.count(), |last| recent.count_to(last));
+        if count == recent.count() {
+            // With the lock, as above.
+            self.broadcast.subscribe(sender);
+            return stream;
+        }
+        drop(recent);
+        let (broadcast, recent) = (self.broadcast.clone(), Arc::clone(&self.recent));
+        let mut missed = CatchUp { broadcast, recent, count, sender: Some(sender) };
+        stream.begin_with(move || missed.next())
     }
 
     /// Sends an event to all clients. Returns what happened to those of this instance.
@@ -253,7 +289,7 @@ impl Hub {
     fn pass_on(&self, _: &Event) {}
 
     /// Returns the number of clients of this instance. Those that have left since the last event
-    /// may be counted.
+    /// may be counted. Those that still get what they have missed are not.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.broadcast.len()
@@ -322,16 +358,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_while_a_history_is_copied_is_neither_lost_nor_repeated() {
+    fn a_history_comes_in_pieces_and_without_gaps() {
         let mut recent = Recent::new(0);
         kept(&mut recent, 0..10, 4);
-        let (missed, until) = recent.behind("7");
-        assert_eq!((missed.concat(), until), (b"8;9;".to_vec(), 10));
-        assert_eq!(recent.from(until).unwrap().concat(), b"");
+        assert_eq!((recent.count_to("7"), recent.count_to("2"), recent.count()), (8, 6, 10));
+        let behind = |recent: &Recent, count| recent.piece_behind(count).map(|all| all.concat());
+        assert_eq!(behind(&recent, 8).unwrap(), b"8;9;");
+        assert_eq!(behind(&recent, 10).unwrap(), b"");
         kept(&mut recent, 10..14, 4);
-        assert_eq!(recent.from(until).unwrap().concat(), b"10;11;12;13;");
+        assert_eq!(behind(&recent, 10).unwrap(), b"10;11;12;13;");
         kept(&mut recent, 14..15, 4);
-        assert_eq!(recent.from(until), None, "10 is not kept any more");
-        assert_eq!(recent.behind("7").0.concat(), b"11;12;13;14;", "all that are kept");
+        assert_eq!(behind(&recent, 10), None, "10 is not kept any more");
+        assert_eq!(behind(&recent, recent.removed).unwrap(), b"11;12;13;14;");
+        let long = vec![b'x'; PIECE_BYTES / 2 + 1];
+        recent.events.extend((0..3).map(|id| (id.to_string(), Bytes::from(long.clone()))));
+        let begin = recent.count() - 3;
+        assert_eq!(recent.piece_behind(begin).unwrap().len(), 1, "two are too long for a piece");
+        recent.events.push_back(("long".to_owned(), vec![b'x'; 3 * PIECE_BYTES].into()));
+        assert_eq!(recent.piece_behind(begin + 3).unwrap().len(), 1, "one is never too long");
     }
 }

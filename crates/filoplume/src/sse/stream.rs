@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use filoplume_runtime::pushed::{self, Pushed, SendError};
 use filoplume_runtime::{Response, StaticField};
 
@@ -132,6 +133,11 @@ impl EventStream {
     /// Sets after which time of silence the client gets a comment. Zero means never.
     pub fn keep_alive(self, interval: Duration) -> Self {
         Self { body: self.body.keep_alive(interval, ":\n\n") }
+    }
+
+    /// Sends what `next` returns before anything else, piece by piece.
+    pub(super) fn begin_with(self, next: impl FnMut() -> Option<Bytes> + Send + 'static) -> Self {
+        Self { body: self.body.begin_with(next) }
     }
 }
 

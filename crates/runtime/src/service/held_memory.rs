@@ -7,6 +7,24 @@ use crate::service::request::Request;
 
 /// Memory that counts in the [budget](crate::ServerConfig::memory_max) for as long as this is held:
 /// see [`Request::hold_memory`].
+///
+/// ```
+/// use filoplume_runtime::{HeldMemory, Request};
+///
+/// /// A decoder that owns what it has counted.
+/// struct Decoder {
+///     window: Vec<u8>,
+///     _memory: HeldMemory,
+/// }
+///
+/// fn decoder(request: &Request) -> Option<Decoder> {
+///     let _memory = request.hold_memory(1 << 20)?;
+///     Some(Decoder { window: vec![0; 1 << 20], _memory })
+/// }
+/// # let request = Request::try_from(http::Request::new(Vec::new()))?;
+/// # assert_eq!(decoder(&request).unwrap().window.len(), 1 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct HeldMemory {
     charge: Charge,
 }

@@ -131,6 +131,20 @@ impl Http {
         let Stage::Pushing(pushing) = &mut self.stage else { return Step::Again };
         let Buffers { output, clock, .. } = buffers;
         let framing = pushing.framing;
+        match pushing.body.next_of_beginning() {
+            Ok(None) => {}
+            Ok(Some(piece)) => {
+                if !piece.is_empty() {
+                    Pushing::begin(framing, piece.len(), output);
+                    output.extend_from_slice(&piece);
+                    Pushing::end(framing, output);
+                    pushing.sent_at = clock.now();
+                    pushing.body.count(piece.len());
+                }
+                return Step::Pushed { has_more: true };
+            }
+            Err(error) => return self.push_failed(error),
+        }
         let Some(mailbox) = pushing.body.mailbox() else { return Step::Again };
         let (taken, rest) = mailbox.queue.take_framed(TAKE_BYTES, output, |bytes, output| {
             Pushing::begin(framing, bytes, output);
@@ -144,12 +158,7 @@ impl Http {
             Rest::Nothing if taken == 0 => Step::AwaitPush,
             Rest::Nothing => Step::Pushed { has_more: false },
             Rest::Some => Step::Pushed { has_more: true },
-            Rest::End(End::Failed(error)) => {
-                let route = pushing.route;
-                pushing.body.ended(Outcome::Failed(&error));
-                self.break_off();
-                Step::PushFailed(Box::new(PushFailed { route, error }))
-            }
+            Rest::End(End::Failed(error)) => self.push_failed(error),
             Rest::End(End::Finished(trailers)) => {
                 pushing.body.ended(Outcome::Complete);
                 let trailers = trailers.filter(|_| pushing.body.options.sends_trailers);
@@ -157,6 +166,15 @@ impl Http {
             }
             Rest::End(End::Stopping) => self.pushed_all(framing, None, buffers),
         }
+    }
+
+    /// Ends the response so that the client notices that it is incomplete.
+    fn push_failed(&mut self, error: io::Error) -> Step {
+        let Stage::Pushing(pushing) = &mut self.stage else { return Step::Again };
+        let route = pushing.route;
+        pushing.body.ended(Outcome::Failed(&error));
+        self.break_off();
+        Step::PushFailed(Box::new(PushFailed { route, error }))
     }
 
     /// Ends the response.

@@ -36,6 +36,7 @@ mod writer;
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread;
@@ -82,6 +83,7 @@ pub fn channel() -> (Sender, Pushed) {
         options: Options::default(),
         run: None,
         watch: None,
+        beginning: None,
     };
     (Sender::new(shared), body)
 }
@@ -125,7 +127,11 @@ pub struct Pushed {
     pub(crate) options: Options,
     run: Option<Run>,
     watch: Option<Box<Watch>>,
+    beginning: Option<Beginning>,
 }
+
+/// Returns the next piece of what precedes the bytes of senders.
+type Beginning = Box<dyn FnMut() -> Option<Bytes> + Send>;
 
 /// Code that fills a body. It gets what counts its thread, unless there is no server.
 pub(crate) type Run = Box<dyn FnOnce(Option<OpenStream>) + Send>;
@@ -218,6 +224,43 @@ impl Pushed {
     pub fn trailers(mut self, request: &Request) -> Self {
         self.options.sends_trailers = request.accepts_trailers();
         self
+    }
+
+    /// Sends what `next` returns before anything that senders send, until it returns `None`. The
+    /// event loop calls it whenever the client has taken what came before, so that a slow client
+    /// holds one piece at most, however much it will get. It must not wait.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use filoplume_runtime::{Request, Response, pushed};
+    ///
+    /// fn history(_: Request) -> Response {
+    ///     let (sender, body) = pushed::channel();
+    ///     let mut kept = ["one ", "two "].into_iter().map(Bytes::from_static);
+    ///     let mut response = Response::default();
+    ///     response.set_pushed(body.begin_with(move || kept.next()));
+    ///     let _ = sender.send("three");
+    ///     response
+    /// }
+    /// # use filoplume_runtime::{Peer, ServerConfig, answer_in_process};
+    /// # let input = b"GET / HTTP/1.0\r\n\r\n";
+    /// # let answer = answer_in_process(&history, Peer::Unix, input, &ServerConfig::default());
+    /// # assert!(answer.ends_with(b"\r\n\r\none two three"));
+    /// ```
+    pub fn begin_with(mut self, next: impl FnMut() -> Option<Bytes> + Send + 'static) -> Self {
+        self.beginning = Some(Box::new(next));
+        self
+    }
+
+    /// Returns the next piece of the beginning, until it is over or the body ends.
+    pub(crate) fn next_of_beginning(&mut self) -> io::Result<Option<Bytes>> {
+        let Some(next) = &mut self.beginning else { return Ok(None) };
+        let has_ended = self.shared.as_ref().is_none_or(|shared| shared.queue().check().is_err());
+        let piece = if has_ended { Ok(None) } else { catch_unwind(AssertUnwindSafe(next)) };
+        if !matches!(piece, Ok(Some(_))) {
+            self.beginning = None;
+        }
+        piece.map_err(|_| io::Error::other("the beginning of the body panicked"))
     }
 
     /// Calls `tell` when the body has ended, or when nothing of it will be sent. It is for logs,
