@@ -223,8 +223,8 @@ impl Hub {
     /// Returns a stream of the hub's events, as the response to a client. It begins with the kept
     /// events behind the last one that the client has got. If that one is not kept any more, it
     /// begins with all kept events: the client has missed these at least. They are sent at the pace
-    /// of the client, which holds no memory meanwhile. If more events are sent in that time than are
-    /// kept, it counts as slow.
+    /// of the client, and nothing waits for it meanwhile. If more events are sent in that time than
+    /// are kept, it counts as slow.
     pub fn subscribe(&self, last: &LastEventId) -> EventStream {
         self.subscribe_behind(last.0.as_deref())
     }

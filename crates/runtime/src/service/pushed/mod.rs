@@ -236,7 +236,7 @@ impl Pushed {
     ///
     /// fn history(_: Request) -> Response {
     ///     let (sender, body) = pushed::channel();
-    ///     let mut kept = ["one ", "two "].into_iter().map(Bytes::from_static);
+    ///     let mut kept = ["one ", "two "].into_iter().map(Bytes::from);
     ///     let mut response = Response::default();
     ///     response.set_pushed(body.begin_with(move || kept.next()));
     ///     let _ = sender.send("three");
