@@ -255,8 +255,9 @@ impl Pushed {
     /// Returns the next piece of the beginning, until it is over or the body ends.
     pub(crate) fn next_of_beginning(&mut self) -> io::Result<Option<Bytes>> {
         let Some(next) = &mut self.beginning else { return Ok(None) };
-        let has_ended = self.shared.as_ref().is_none_or(|shared| shared.queue().check().is_err());
-        let piece = if has_ended { Ok(None) } else { catch_unwind(AssertUnwindSafe(next)) };
+        let stops = |shared: &Arc<Shared>| shared.queue().is_stopping();
+        let is_over = self.options.is_endless && self.shared.as_ref().is_some_and(stops);
+        let piece = if is_over { Ok(None) } else { catch_unwind(AssertUnwindSafe(next)) };
         if !matches!(piece, Ok(Some(_))) {
             self.beginning = None;
         }
