@@ -8,6 +8,9 @@ use super::middleware::Layer;
 use super::options::RouteOptions;
 use super::states::States;
 
+/// The text in lists of routes that replaces the methods of a fallback.
+pub(crate) const FALLBACK: &str = "FALLBACK";
+
 /// A handler with its pattern, methods, middleware, state and options.
 pub(crate) struct CompiledRoute {
     pub(crate) pattern: String,
@@ -21,4 +24,11 @@ pub(crate) struct CompiledRoute {
     pub(crate) layers: Box<[Layer]>,
     pub(crate) states: States,
     pub(crate) options: RouteOptions,
+}
+
+impl CompiledRoute {
+    /// Returns whether it answers what no route matches.
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.methods == FALLBACK
+    }
 }

@@ -19,7 +19,10 @@ pub(super) fn hint(
     routes: &[RouteLine<'_>],
 ) -> Option<String> {
     let hint = match response.status() {
-        StatusCode::NOT_FOUND if route.is_none() => return Some(not_found(routes)),
+        // The fallback of a router is a route as well, which no path is written for.
+        StatusCode::NOT_FOUND if route.is_none_or(CompiledRoute::is_fallback) => {
+            return Some(not_found(routes));
+        }
         StatusCode::NOT_FOUND => {
             "The route matched; its handler or middleware returned a 404.".to_owned()
         }

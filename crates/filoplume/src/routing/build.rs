@@ -12,13 +12,14 @@ use crate::core::handler::{Endpoint, SharedEndpoint};
 use crate::core::middleware::Layer;
 use crate::core::options::RouteOptions;
 use crate::core::route::CompiledRoute;
+use crate::core::route::FALLBACK;
 use crate::core::states::States;
 use crate::routing::Route;
 use crate::routing::guards::{GuardedRouter, KnownFallback, NestedRoute};
 use crate::routing::pattern::{Pattern, join};
 use crate::routing::prefix::Prefix;
 use crate::routing::route::{MethodHandler, Methods};
-use crate::routing::router::{FALLBACK, Fallback, Placed, Router};
+use crate::routing::router::{Fallback, Placed, Router};
 use crate::routing::table::{Entry, Matcher, Table, allow};
 
 /// Builds the table of an app. `app_layers` run before a route is chosen.

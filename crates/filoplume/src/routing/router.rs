@@ -10,6 +10,7 @@ use crate::core::handler::{Endpoint, Handler, Parameters, check_handler, erase};
 use crate::core::middleware::{Layer, Middleware};
 use crate::core::names::type_name_of;
 use crate::core::response::IntoResponse;
+use crate::core::route::FALLBACK;
 use crate::core::states::{Shared, States};
 use crate::routing::Route;
 use crate::routing::pattern::{check_prefix, join};
@@ -94,9 +95,6 @@ pub struct Router {
     /// Mistakes in the calls; reported when the app starts.
     pub(crate) mistakes: Vec<String>,
 }
-
-/// The text in lists of routes that replaces the methods of a fallback.
-pub(crate) const FALLBACK: &str = "FALLBACK";
 
 /// A value at a pattern or prefix.
 pub(crate) struct Placed<T> {

@@ -391,6 +391,7 @@ fn is_compressible(essence: &str) -> bool {
         "application/json",
         "application/ld+json",
         "application/manifest+json",
+        "application/openmetrics-text",
         "application/rtf",
         "application/sql",
         "application/toml",

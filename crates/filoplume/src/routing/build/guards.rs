@@ -7,9 +7,9 @@ use crate::core::error::Error;
 use crate::core::handler::{Endpoint, SharedEndpoint, erase};
 use crate::core::middleware::Layer;
 use crate::core::route::CompiledRoute;
+use crate::core::route::FALLBACK;
 use crate::routing::guards::{Guard, GuardedRouter, all_layers, has_kinds, has_layers, joined};
 use crate::routing::prefix::Prefix;
-use crate::routing::router::FALLBACK;
 
 impl Builder<'_> {
     /// Adds the guards. It is called after all routes and fallbacks are added.
