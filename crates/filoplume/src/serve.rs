@@ -8,13 +8,13 @@ mod redirect;
 mod service;
 
 use std::iter;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::Path;
 
 #[cfg(feature = "tls")]
 use filoplume_runtime::Request;
-use filoplume_runtime::{Server, ServerBuilder, ShutdownHandle};
+use filoplume_runtime::{IntoAddress, Server, ServerBuilder, ShutdownHandle};
 
 pub use self::listen::Listen;
 pub use self::service::AppService;
@@ -58,7 +58,7 @@ impl App {
     /// # Errors
     ///
     /// If the app has mistakes (see [`build`](Self::build)), or the address cannot be bound.
-    pub fn listen(self, address: impl ToSocketAddrs + ToString) -> Result<()> {
+    pub fn listen(self, address: impl IntoAddress) -> Result<()> {
         let listen = self.begin_listen();
         self.listen_on(listen.http(address))
     }
@@ -80,11 +80,7 @@ impl App {
     ///
     /// Like those of `listen`. If a certificate or a key cannot be used, the error names the file.
     #[cfg(feature = "tls")]
-    pub fn listen_tls(
-        self,
-        address: impl ToSocketAddrs + ToString,
-        tls: filoplume_runtime::Tls,
-    ) -> Result<()> {
+    pub fn listen_tls(self, address: impl IntoAddress, tls: filoplume_runtime::Tls) -> Result<()> {
         let listen = self.begin_listen();
         self.listen_on(listen.https(address, tls))
     }
@@ -219,7 +215,7 @@ impl App {
     /// # Errors
     ///
     /// Like those of [`listen`](Self::listen).
-    pub fn start(self, address: impl ToSocketAddrs + ToString) -> Result<RunningApp> {
+    pub fn start(self, address: impl IntoAddress) -> Result<RunningApp> {
         let listen = self.begin_listen();
         self.start_on(listen.http(address))
     }

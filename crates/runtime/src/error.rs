@@ -42,9 +42,6 @@ pub(crate) enum Kind {
         path: PathBuf,
         source: io::Error,
     },
-    NoAddress {
-        address: String,
-    },
     NoListener,
     #[cfg(feature = "tls")]
     Tls {
@@ -93,10 +90,7 @@ impl Error {
             | Kind::Respond { source } => Some(source.kind()),
             #[cfg(feature = "tls")]
             Kind::Tls { source } => Some(source.kind()),
-            Kind::NoAddress { .. }
-            | Kind::NoListener
-            | Kind::Config { .. }
-            | Kind::AlreadyServing => None,
+            Kind::NoListener | Kind::Config { .. } | Kind::AlreadyServing => None,
         }
     }
 }
@@ -110,12 +104,13 @@ impl From<Kind> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
-            Kind::Resolve { address, source } => write!(f, "cannot resolve {address}: {source}"),
+            Kind::Resolve { address, source } => {
+                write!(f, "cannot listen on {address}: {source}")
+            }
             Kind::Bind { address, source } => write!(f, "cannot listen on {address}: {source}"),
             Kind::BindPath { path, source } => {
                 write!(f, "cannot listen on {}: {source}", path.display())
             }
-            Kind::NoAddress { address } => write!(f, "{address} resolves to no address"),
             Kind::NoListener => {
                 f.write_str("the server has no address to listen on: call `bind` on the builder")
             }
@@ -150,10 +145,7 @@ impl StdError for Error {
             | Kind::Respond { source } => Some(source),
             #[cfg(feature = "tls")]
             Kind::Tls { source } => source.source(),
-            Kind::NoAddress { .. }
-            | Kind::NoListener
-            | Kind::Config { .. }
-            | Kind::AlreadyServing => None,
+            Kind::NoListener | Kind::Config { .. } | Kind::AlreadyServing => None,
         }
     }
 }

@@ -61,6 +61,7 @@ pub use crate::budget::permits::{HeldPermit, Permits};
 pub use crate::config::ServerConfig;
 pub use crate::engine::incoming::IncomingRequest;
 pub use crate::error::{Error, Result};
+pub use crate::server::address::IntoAddress;
 pub use crate::server::builder::ServerBuilder;
 pub use crate::server::incoming::Incoming;
 pub use crate::server::{Server, ShutdownHandle};

@@ -1,10 +1,9 @@
 //! The addresses of an app.
 
 use std::fmt;
-use std::net::ToSocketAddrs;
 use std::path::Path;
 
-use filoplume_runtime::ServerBuilder;
+use filoplume_runtime::{IntoAddress, ServerBuilder};
 #[cfg(feature = "tls")]
 use filoplume_runtime::{ServerConfig, Tls};
 
@@ -73,7 +72,7 @@ impl Listen {
     }
 
     /// Adds an address for plain HTTP. Port 0 selects a free port.
-    pub fn http(mut self, address: impl ToSocketAddrs + ToString) -> Self {
+    pub fn http(mut self, address: impl IntoAddress) -> Self {
         self.schemes.push("http");
         self.builder = self.builder.and_then(|builder| builder.bind(address));
         self
@@ -90,7 +89,7 @@ impl Listen {
     /// assert!(format!("{:?}", app.unwrap_err()).contains("cert.pem"));
     /// ```
     #[cfg(feature = "tls")]
-    pub fn https(mut self, address: impl ToSocketAddrs + ToString, tls: Tls) -> Self {
+    pub fn https(mut self, address: impl IntoAddress, tls: Tls) -> Self {
         self.schemes.push("https");
         self.builder = self.builder.and_then(|builder| builder.bind_tls(address, tls));
         self
@@ -126,7 +125,7 @@ impl Listen {
     /// # Ok::<(), Error>(())
     /// ```
     #[cfg(feature = "tls")]
-    pub fn redirect_to_https(mut self, address: impl ToSocketAddrs + ToString) -> Self {
+    pub fn redirect_to_https(mut self, address: impl IntoAddress) -> Self {
         let builder = self.redirects.take().unwrap_or_else(redirecting);
         match builder.bind(address) {
             Ok(builder) => self.redirects = Some(builder),

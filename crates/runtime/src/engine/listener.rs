@@ -1,7 +1,7 @@
 //! Listening sockets. An address has one socket per event loop if the system can share a port.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
 #[cfg(feature = "tls")]
@@ -82,12 +82,9 @@ impl Drop for UnixPath {
 }
 
 /// Binds the first of the addresses that can be bound.
-pub(crate) fn bind(address: impl ToSocketAddrs, name: &str) -> Result<Bound, Error> {
-    let addresses = address
-        .to_socket_addrs()
-        .map_err(|source| Kind::Resolve { address: name.to_owned(), source })?;
-    let mut failure = Kind::NoAddress { address: name.to_owned() };
-    for address in addresses {
+pub(crate) fn bind(addresses: &[SocketAddr]) -> Result<Bound, Error> {
+    let mut failure = Kind::NoListener;
+    for &address in addresses {
         match bind_tcp(address, false) {
             Ok(socket) => {
                 let address = local_address(&socket).unwrap_or(address);

@@ -2,13 +2,14 @@
 
 #[cfg(all(unix, feature = "systemd"))]
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::address::{IntoAddress, resolve};
 #[cfg(unix)]
 use super::restart::Restart;
 use super::{Server, Shared, State};
@@ -48,15 +49,20 @@ impl ServerBuilder {
     /// # Errors
     ///
     /// Returns an error if the address cannot be resolved or bound.
-    pub fn bind(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self> {
-        let name = address.to_string();
-        #[cfg(unix)]
-        if let Some(bound) = self.inherit(&address) {
-            self.bound.push(bound);
-            return Ok(self);
-        }
-        self.bound.push(listener::bind(address, &name)?);
+    pub fn bind(mut self, address: impl IntoAddress) -> Result<Self> {
+        self.bind_text(&address.into_address())?;
         Ok(self)
+    }
+
+    fn bind_text(&mut self, address: &str) -> Result<()> {
+        let addresses = resolve(address)?;
+        #[cfg(unix)]
+        if let Some(bound) = self.inherit(addresses.as_slice()) {
+            self.bound.push(bound);
+            return Ok(());
+        }
+        self.bound.push(listener::bind(addresses.as_slice())?);
+        Ok(())
     }
 
     /// Binds one more address, a Unix socket. The server removes its file when it ends.
@@ -155,12 +161,11 @@ impl ServerBuilder {
 
     /// Takes the listeners of the running server for an address, if it has some.
     #[cfg(unix)]
-    fn inherit(&mut self, address: &impl ToSocketAddrs) -> Option<Bound> {
+    fn inherit(&mut self, addresses: &[SocketAddr]) -> Option<Bound> {
         if self.inherited.is_empty() {
             return None;
         }
-        let addresses = address.to_socket_addrs().ok()?;
-        addresses.into_iter().find_map(|address| Bound::inherit(address, &mut self.inherited))
+        addresses.iter().find_map(|address| Bound::inherit(*address, &mut self.inherited))
     }
 
     /// Expects a PROXY header, of version 1 or 2, at the start of every connection to the address

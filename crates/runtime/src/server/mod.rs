@@ -1,5 +1,6 @@
 //! The server as programs use it: binding, serving and shutting down.
 
+pub(crate) mod address;
 pub(crate) mod builder;
 pub(crate) mod in_process;
 pub(crate) mod incoming;
@@ -15,12 +16,13 @@ mod systemd;
 mod tls;
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use self::address::IntoAddress;
 use self::builder::ServerBuilder;
 use self::incoming::Incoming;
 #[cfg(unix)]
@@ -90,7 +92,7 @@ impl Server {
     /// # Errors
     ///
     /// Returns an error if the address cannot be resolved or bound, such as one that is in use.
-    pub fn bind(address: impl ToSocketAddrs + ToString) -> Result<Self> {
+    pub fn bind(address: impl IntoAddress) -> Result<Self> {
         Self::builder().bind(address)?.build()
     }
 

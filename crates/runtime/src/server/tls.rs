@@ -1,8 +1,8 @@
 //! TLS addresses of a server.
 
 use std::io;
-use std::net::ToSocketAddrs;
 
+use super::address::IntoAddress;
 use super::{Server, ServerBuilder};
 use crate::error::{Kind, Result};
 use crate::tls::Tls;
@@ -31,7 +31,7 @@ impl ServerBuilder {
     ///
     /// As [`bind`](Self::bind), and an error that names the file if a certificate or a key cannot
     /// be used.
-    pub fn bind_tls(mut self, address: impl ToSocketAddrs + ToString, tls: Tls) -> Result<Self> {
+    pub fn bind_tls(mut self, address: impl IntoAddress, tls: Tls) -> Result<Self> {
         let is_for_any = tls.is_for_any_address();
         let acceptor = Acceptor::new(tls).map_err(|source| Kind::Tls { source: source.into() })?;
         self = self.bind(address)?;
