@@ -22,7 +22,7 @@ impl Pattern {
     /// braces.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if !text.starts_with('/') {
-            return Err(format!("a pattern begins with `/`: write \"/{text}\""));
+            return Err(explain_start("a pattern begins", text));
         }
         check_for_other_notations(text)?;
         let mut pattern = Self { matched: String::with_capacity(text.len()), captures: Vec::new() };
@@ -81,6 +81,11 @@ impl Pattern {
         if name.is_empty() {
             return Err("a capture needs a name: `{id}`, `{*rest}`".to_owned());
         }
+        // As in Go and ASP.NET.
+        let plain = without_marks(name);
+        if plain != name {
+            return Err(format!("the rest is captured by a star: write `{{*{plain}}}`"));
+        }
         if let Some((name, _)) = name.split_once(':') {
             return Err(format!(
                 "a capture cannot have a pattern: write `{{{name}}}`; the type of `Path` \
@@ -119,25 +124,51 @@ impl Pattern {
     }
 }
 
+/// Returns what to write in place of a pattern or prefix that does not begin with a slash.
+#[cold]
+fn explain_start(rule: &str, text: &str) -> String {
+    let (before, after) = text.split_once('/').unwrap_or_default();
+    let (path, without) = match before.as_bytes().last() {
+        Some(b' ') => (after, ", without the method"),
+        Some(b':') => ("..", ", without scheme and host"),
+        _ => (text, ""),
+    };
+    format!("{rule} with `/`: write \"/{path}\"{without}")
+}
+
 /// Rejects captures in the notation of other frameworks, which would be literal text here.
+///
+/// `$id` is allowed, although it may be meant as a capture: APIs have paths such as `/$metadata`.
 fn check_for_other_notations(text: &str) -> Result<(), String> {
     for segment in text.split('/') {
-        let meant = match segment.as_bytes() {
-            [b':', _, ..] => format!("{{{}}}", &segment[1..]),
-            [b'*', ..] => {
-                format!("{{*{}}}", if segment.len() > 1 { &segment[1..] } else { "rest" })
-            }
+        let mut literally = "";
+        let (star, name) = match segment.as_bytes() {
+            [b':', _, ..] => ("", &segment[1..]),
+            [b'*', ..] => ("*", without_marks(segment)),
             [b'<', .., b'>'] => {
-                format!(
-                    "{{{}}}",
-                    segment[1..segment.len() - 1].rsplit(':').next().unwrap_or_default()
-                )
+                ("", segment[1..segment.len() - 1].rsplit(':').next().unwrap_or_default())
+            }
+            [b'[', inside @ .., b']'] => {
+                literally = "; literal brackets are `%5B` and `%5D`";
+                (if inside.contains(&b'.') { "*" } else { "" }, without_marks(segment))
             }
             _ => continue,
         };
-        return Err(format!("captures are written in braces: `{meant}` instead of `{segment}`"));
+        return Err(format!(
+            "captures are written in braces: `{{{star}{name}}}` instead of `{segment}`{literally}"
+        ));
     }
     Ok(())
+}
+
+/// Returns the name of a capture without the marks that other notations have around it, and `rest`
+/// if there is no name.
+#[cold]
+fn without_marks(text: &str) -> &str {
+    match text.trim_matches(|character| matches!(character, '*' | '.' | '[' | ']')) {
+        "" => "rest",
+        name => name,
+    }
 }
 
 /// Joins a prefix and the pattern of a nested route. The pattern `/` stands for the prefix itself.
@@ -150,19 +181,17 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> String {
 
 /// Checks a prefix: `/api` is valid; `api`, `/api/` and `/{*rest}` are not.
 pub(crate) fn check_prefix(prefix: &str) -> Result<(), String> {
-    if !prefix.starts_with('/') {
-        return Err(match prefix {
-            "" => "a prefix must begin with `/`; use `merge` to join routers without a prefix"
-                .to_owned(),
-            _ => format!("a prefix must begin with `/`: write \"/{prefix}\""),
-        });
+    let shorter = prefix.trim_end_matches('/');
+    if shorter.is_empty() {
+        return Err(
+            "a prefix names a path; use `merge` to join routers without a prefix".to_owned()
+        );
     }
-    if prefix.ends_with('/') {
-        return Err(match prefix.trim_end_matches('/') {
-            "" => "a prefix cannot end with `/`; use `merge` to join routers without a prefix"
-                .to_owned(),
-            shorter => format!("a prefix cannot end with `/`: write \"{shorter}\""),
-        });
+    if !shorter.starts_with('/') {
+        return Err(explain_start("a prefix must begin", shorter));
+    }
+    if shorter != prefix {
+        return Err(format!("a prefix cannot end with `/`: write \"{shorter}\""));
     }
     if prefix.contains("{*") {
         return Err("a prefix cannot capture the rest of the path".to_owned());
@@ -273,6 +302,12 @@ mod tests {
         assert!(matched("/users/<int:id>").contains("`{id}` instead of `<int:id>`"));
         assert!(matched("/users/{id:[0-9]+}").contains("write `{id}`"));
         assert!(matched("/a?b=1").contains("`Query`"));
+        for rest in ["{rest...}", "{...rest}", "{**rest}", "{rest*}", "**", "[...rest]"] {
+            assert!(matched(&format!("/files/{rest}")).contains("`{*rest}`"), "{rest}");
+        }
+        assert!(matched("/users/[id]").contains("`{id}` instead of `[id]`"));
+        assert_eq!(matched("/users/%5Bid%5D"), "/users/%5Bid%5D");
+        assert_eq!(matched("/$metadata"), "/$metadata");
     }
 
     #[test]

@@ -20,7 +20,15 @@ fn invalid_patterns_are_all_reported_at_once() {
         .get("/{a}/{a}", || "")
         .get("/{a b}", || "")
         .route("/on", on([], || ""))
+        .get("/files/{rest...}", || "")
+        .get("/files/**", || "")
+        .get("/blog/[slug]", || "")
+        .get("/docs/[...page]", || "")
+        .get("GET /a", || "")
+        .get("http://localhost/y", || "")
         .nest("api", Router::new())
+        .nest("v1/", Router::new())
+        .nest("https://localhost/v2/", Router::new())
         .nest("/api/", Router::new())
         .nest("/", Router::new())
         .nest("", Router::new())
@@ -31,9 +39,11 @@ fn invalid_patterns_are_all_reported_at_once() {
         &expect![[r#"
             the app cannot start:
               - nest "api" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/api"
+              - nest "v1/" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/v1"
+              - nest "https://localhost/v2/" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/..", without scheme and host
               - nest "/api/" (routing/mistakes.rs:_): a prefix cannot end with `/`: write "/api"
-              - nest "/" (routing/mistakes.rs:_): a prefix cannot end with `/`; use `merge` to join routers without a prefix
-              - nest "" (routing/mistakes.rs:_): a prefix must begin with `/`; use `merge` to join routers without a prefix
+              - nest "/" (routing/mistakes.rs:_): a prefix names a path; use `merge` to join routers without a prefix
+              - nest "" (routing/mistakes.rs:_): a prefix names a path; use `merge` to join routers without a prefix
               - nest "/{*all}" (routing/mistakes.rs:_): a prefix cannot capture the rest of the path
               - route "users" (routing/mistakes.rs:_): a pattern begins with `/`: write "/users"
               - route "" (routing/mistakes.rs:_): a pattern begins with `/`: write "/"
@@ -50,6 +60,12 @@ fn invalid_patterns_are_all_reported_at_once() {
               - route "/{a}/{a}" (routing/mistakes.rs:_): two captures have the name `a`
               - route "/{a b}" (routing/mistakes.rs:_): a capture name can contain letters, digits, `_`, `-` and `.`, unlike `a b`
               - `on` (routing/mistakes.rs:_) has no methods, so its handler answers nothing: name its methods, or use `any`
+              - route "/files/{rest...}" (routing/mistakes.rs:_): the rest is captured by a star: write `{*rest}`
+              - route "/files/**" (routing/mistakes.rs:_): captures are written in braces: `{*rest}` instead of `**`
+              - route "/blog/[slug]" (routing/mistakes.rs:_): captures are written in braces: `{slug}` instead of `[slug]`; literal brackets are `%5B` and `%5D`
+              - route "/docs/[...page]" (routing/mistakes.rs:_): captures are written in braces: `{*page}` instead of `[...page]`; literal brackets are `%5B` and `%5D`
+              - route "GET /a" (routing/mistakes.rs:_): a pattern begins with `/`: write "/a", without the method
+              - route "http://localhost/y" (routing/mistakes.rs:_): a pattern begins with `/`: write "/..", without scheme and host
               - route "/{x}/{x}" (routing/mistakes.rs:_): two captures have the name `x`
         "#]],
     );
