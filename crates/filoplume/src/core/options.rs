@@ -3,6 +3,7 @@
 
 mod around;
 mod contradictions;
+mod extensions;
 mod promises;
 
 use std::any::TypeId;
@@ -21,6 +22,7 @@ use super::names::type_name_of;
 use super::takes::Takes;
 use around::Around;
 pub(crate) use around::Login;
+use extensions::ExtensionAdvice;
 use promises::Promises;
 
 /// The maximum length of the content, unless a route sets another. Forms and JSON that people send
@@ -82,6 +84,7 @@ pub struct RouteOptions {
     /// Messages for required extensions that no middleware further out provides, and for parameters
     /// that can never be extracted.
     unprovided: Vec<Cow<'static, str>>,
+    missing_extensions: Vec<ExtensionAdvice>,
     /// The middleware that parameters of the handler imply, with constructors.
     implied: Vec<(TypeId, fn() -> Layer)>,
 }
@@ -118,6 +121,7 @@ impl RouteOptions {
             provides_anything: false,
             is_optional: false,
             unprovided: Vec::new(),
+            missing_extensions: Vec::new(),
             implied: Vec::new(),
         }
     }
@@ -210,96 +214,10 @@ impl RouteOptions {
         self
     }
 
-    /// Declares that this middleware adds an extension of this type to requests, for the middleware
-    /// and handlers further in.
-    ///
-    /// ```
-    /// use filoplume::prelude::*;
-    /// use filoplume::routing::RouteOptions;
-    ///
-    /// #[derive(Clone)]
-    /// struct User(String);
-    /// struct Login;
-    ///
-    /// impl Middleware for Login {
-    ///     fn handle(&self, mut request: Request, next: Next) -> Result<Response> {
-    ///         request.extensions_mut().insert(User("ada".to_owned()));
-    ///         Ok(next.run(request))
-    ///     }
-    ///
-    ///     fn configure(&self, options: &mut RouteOptions) {
-    ///         options.provide::<User>();
-    ///     }
-    /// }
-    ///
-    /// let app =
-    ///     App::new().get("/", |Extension(User(name)): Extension<User>| name).with(Login);
-    /// app.test().get("/").send().assert_text("ada");
-    /// ```
-    pub fn provide<T: 'static>(&mut self) -> &mut Self {
-        self.provided.push(TypeId::of::<T>());
-        self
-    }
-
-    /// Requires middleware further out that [provides](Self::provide) an extension of this type. An
-    /// app without it does not start. `otherwise` is the error message, which says what to do: "it
-    /// takes a `Session`: add `.with(Sessions::new(..))`".
-    ///
-    /// ```
-    /// use filoplume::prelude::*;
-    /// use filoplume::routing::RouteOptions;
-    /// use filoplume::{Context, FromRequest};
-    ///
-    /// #[derive(Clone)]
-    /// struct User(String);
-    ///
-    /// impl FromRequest for User {
-    ///     type Rejection = Error;
-    ///
-    ///     fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self> {
-    ///         request.extensions().get().cloned().ok_or(Error::unauthorized("who are you?"))
-    ///     }
-    ///
-    ///     fn configure(options: &mut RouteOptions) {
-    ///         // `Login` provides it.
-    ///         options.require::<Self>("it takes a `User`: add `.with(Login)`");
-    ///     }
-    /// }
-    ///
-    /// let error = App::new().get("/", |User(name): User| name).build().unwrap_err();
-    /// assert!(format!("{error:?}").contains("add `.with(Login)`"));
-    /// ```
-    pub fn require<T: 'static>(&mut self, otherwise: impl Into<Cow<'static, str>>) -> &mut Self {
-        let otherwise = otherwise.into();
-        if !self.provided.contains(&TypeId::of::<T>()) && !self.unprovided.contains(&otherwise) {
-            self.unprovided.push(otherwise);
-        }
-        self
-    }
-
-    /// Requires an extension of this type. It may come from middleware that does not declare its
-    /// extensions. Optional parameters require nothing.
-    pub(crate) fn require_extension<T: 'static>(&mut self) {
-        if self.provides_anything || self.is_optional {
-            return;
-        }
-        let name = type_name_of::<T>();
-        self.require::<T>(format!(
-            "it takes `Extension<{name}>`, but no middleware of the route adds one to the \
-             request: add the middleware with `.with(..)`; if it implements `configure`, call \
-             `options.provide::<{name}>()` there"
-        ));
-    }
-
     /// Reports a mistake in a parameter of this route.
     #[cfg(feature = "form")]
     pub(crate) fn refuse_route(&mut self, mistake: String) {
         self.unprovided.push(mistake.into());
-    }
-
-    /// Records that the route has middleware that does not declare its extensions.
-    pub(crate) fn provide_anything(&mut self) {
-        self.provides_anything = true;
     }
 
     /// Configures a parameter whose rejection the handler receives.

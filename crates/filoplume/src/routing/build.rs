@@ -360,6 +360,9 @@ impl Builder<'_> {
         for (id, type_name) in options.needs_states() {
             if !states.has(*id) {
                 let others = match states.names() {
+                    _ if options.provides(*id) => {
+                        ", or take `Extension<..>`, which middleware adds".to_owned()
+                    }
                     [] => String::new(),
                     names => format!("; the states of the app are `{}`", names.join("`, `")),
                 };
@@ -369,8 +372,11 @@ impl Builder<'_> {
                 ));
             }
         }
+        for advice in options.missing_extensions() {
+            self.report(name, &advice(states));
+        }
         for otherwise in options.unprovided() {
-            self.mistakes.push(format!("{name}: {otherwise}"));
+            self.report(name, otherwise);
         }
         for mistake in options.mistakes() {
             // Middleware of the app reports the same mistake for every route.
@@ -379,7 +385,7 @@ impl Builder<'_> {
             }
         }
         for mistake in options.contradictions() {
-            self.mistakes.push(format!("{name}: {mistake}"));
+            self.report(name, &mistake);
         }
         if options.needs_captures() && captures.is_empty() {
             self.mistakes.push(format!(
@@ -388,8 +394,14 @@ impl Builder<'_> {
             return;
         }
         for mistake in options.capture_mistakes(captures) {
-            self.mistakes.push(format!("{name}: {mistake}"));
+            self.report(name, &mistake);
         }
+    }
+
+    /// Records a mistake of a route. It is cold, so that it is not inlined into each caller.
+    #[cold]
+    fn report(&mut self, name: &str, mistake: &str) {
+        self.mistakes.push(format!("{name}: {mistake}"));
     }
 }
 

@@ -83,6 +83,36 @@ fn values_from_middleware_must_be_provided() {
     );
 }
 
+/// Middleware that declares the extension that it adds.
+struct Login;
+
+impl Middleware for Login {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        request.extensions_mut().insert(User);
+        Ok(next.run(request))
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        options.provide::<User>();
+    }
+}
+
+#[test]
+fn a_state_is_no_extension_and_an_extension_is_no_state() {
+    let app = App::new()
+        .get("/state", |_: Extension<String>| "")
+        .nest("/in", Router::new().get("/extension", |_: State<User>| "").with(Login))
+        .state(String::new());
+    check_mistakes(
+        app,
+        &expect![[r#"
+            the app cannot start:
+              - GET /state (mistakes.rs:_): it takes `Extension<String>`, but `String` is a state: take `State<String>`
+              - GET /in/extension (mistakes.rs:_) extracts `State<it::mistakes::User>`, but there is no such state: add `.state(..)` to the app, or take `Extension<..>`, which middleware adds
+        "#]],
+    );
+}
+
 #[test]
 fn values_that_a_closure_adds_cannot_be_checked() {
     let put = |mut request: Request, next: Next<'_>| {
