@@ -152,17 +152,17 @@ impl App {
 
     /// Opens WebSockets. The handler has a
     /// [`WebSocketUpgrade`](crate::websocket::WebSocketUpgrade) among its parameters and returns
-    /// it. This is the same as [`get`](Self::get), and says what the route is for.
+    /// it; otherwise the app does not start.
     #[cfg(feature = "websocket")]
     #[track_caller]
     pub fn websocket<P: Parameters, H: Handler<P, Output: IntoResponse>>(
-        self,
+        mut self,
         pattern: &str,
         handler: H,
     ) -> Self {
-        // Like in `get`, so that the compiler names the line that calls this method.
         const { check_handler::<P, H>() };
-        self.get(pattern, handler)
+        self.router = self.router.add_socket(pattern, handler);
+        self
     }
 
     /// Adds the routes of a router below a prefix. [The router's middleware](Router::nest) applies

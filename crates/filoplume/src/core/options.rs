@@ -5,6 +5,8 @@ mod around;
 mod contradictions;
 mod extensions;
 mod promises;
+#[cfg(feature = "websocket")]
+mod sockets;
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -71,6 +73,8 @@ pub struct RouteOptions {
     pub(crate) is_observed: bool,
     promises: Promises,
     around: Around,
+    #[cfg(feature = "websocket")]
+    sockets: sockets::Sockets,
     /// Checks of the captures, by the parameters that read them.
     capture_checks: Vec<CaptureCheck>,
     needs_states: Vec<(TypeId, String)>,
@@ -114,6 +118,8 @@ impl RouteOptions {
             is_observed: false,
             promises: Promises::default(),
             around: Around::default(),
+            #[cfg(feature = "websocket")]
+            sockets: sockets::Sockets::default(),
             capture_checks: Vec::new(),
             needs_states: Vec::new(),
             mistakes: Vec::new(),

@@ -154,6 +154,10 @@ impl Builder<'_> {
             self.claim(entry, &methods, number, written_at);
             let name = format!("{methods} {pattern} ({written_at})");
             self.check(&name, &captures, &options, &scope.states);
+            #[cfg(feature = "websocket")]
+            if let Some(mistake) = options.socket_mistake(methods.has_get()) {
+                self.report(&name, mistake);
+            }
             self.nested_routes.push(NestedRoute {
                 number,
                 matched: Prefix::of(&matched),

@@ -61,6 +61,14 @@ impl Methods {
         }
         Self::Some(some)
     }
+
+    #[cfg(feature = "websocket")]
+    pub(crate) fn has_get(&self) -> bool {
+        match self {
+            Self::Some(methods) => methods.contains(&Method::GET),
+            Self::Any => true,
+        }
+    }
 }
 
 impl fmt::Display for Methods {
@@ -379,6 +387,12 @@ impl Route {
         self.adjust(|options| {
             options.vital();
         })
+    }
+
+    /// Records that the handlers open WebSockets.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn for_sockets(self) -> Self {
+        self.adjust(RouteOptions::expect_upgrade)
     }
 
     fn adjust(mut self, adjust: impl Fn(&mut RouteOptions) + Send + Sync + 'static) -> Self {

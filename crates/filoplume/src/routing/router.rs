@@ -182,6 +182,49 @@ impl Router {
         self.add_handler(Method::DELETE, pattern, handler)
     }
 
+    /// Opens WebSockets. The handler has a
+    /// [`WebSocketUpgrade`](crate::websocket::WebSocketUpgrade) among its parameters and returns
+    /// it; otherwise the app does not start. The handshake passes through the router's middleware,
+    /// which can refuse it.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::websocket::{Socket, WebSocketUpgrade};
+    ///
+    /// fn echo(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
+    ///     upgrade.on_message(|socket: &Socket, text: String| socket.send(text))
+    /// }
+    ///
+    /// let private = Router::new()
+    ///     .websocket("/echo", echo)
+    ///     .with(middleware::BasicAuth::user("ada", "sesame"));
+    /// let client = App::new().nest("/private", private).test();
+    /// client.get("/private/echo").send().assert_status(401);
+    /// client.get("/private/echo").basic("ada", "sesame").send().assert_status(426);
+    /// ```
+    #[cfg(feature = "websocket")]
+    #[track_caller]
+    pub fn websocket<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
+        const { check_handler::<P, H>() };
+        self.add_socket(pattern, handler)
+    }
+
+    /// Adds a route for WebSockets. The caller has checked the handler at compile time.
+    #[cfg(feature = "websocket")]
+    #[track_caller]
+    pub(crate) fn add_socket<P: Parameters>(
+        self,
+        pattern: &str,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
+        let route = Route::new().add(Methods::Some(vec![Method::GET]), handler);
+        self.route(pattern, route.for_sockets())
+    }
+
     /// Adds a route with one method. The caller has checked the handler at compile time.
     #[track_caller]
     pub(crate) fn add_handler<P: Parameters>(

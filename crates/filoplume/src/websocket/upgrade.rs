@@ -21,6 +21,7 @@ use super::socket::{CloseReason, Socket};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::extract::FromRequest;
+use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 use crate::observe::SocketCounts;
 use crate::semantics::origin::is_origin_of;
@@ -100,6 +101,10 @@ impl FromRequest for WebSocketUpgrade {
             stopping: context.settings.stopping.clone(),
             counts: context.settings.observer.as_ref().map(|observer| observer.sockets()),
         })
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.take_upgrade();
     }
 }
 

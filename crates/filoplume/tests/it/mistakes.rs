@@ -5,7 +5,8 @@ use expect_test::expect;
 use filoplume::extract::{FromRequest, Multipart};
 use filoplume::middleware::{CspNonce, RequestId, RequestIds, TimeLeft};
 use filoplume::prelude::*;
-use filoplume::routing::RouteOptions;
+use filoplume::routing::{RouteOptions, any, on};
+use filoplume::websocket::WebSocketUpgrade;
 use filoplume::{Context, Permits};
 use serde::Deserialize;
 
@@ -221,6 +222,32 @@ fn states_must_be_given_once_and_with_the_right_type() {
               - GET / (mistakes.rs:_) extracts `State<String>`, but there is no such state: add `.state(..)` to the app; the states of the app are `Arc<String>`, `u8`, `u8`
         "#]],
     );
+}
+
+#[test]
+fn a_websocket_is_opened_with_get_by_a_handler_that_takes_the_upgrade() {
+    let app = App::new()
+        .websocket("/app", || "x")
+        .nest("/in", Router::new().websocket("/router", || "x"))
+        .post("/post", |upgrade: WebSocketUpgrade| upgrade)
+        .route("/route", on([Method::PUT], |upgrade: WebSocketUpgrade| upgrade));
+    check_mistakes(
+        app,
+        &expect![[r#"
+        the app cannot start:
+          - GET /app (mistakes.rs:_): the handler of `.websocket(..)` opens no WebSocket: take a parameter `upgrade: WebSocketUpgrade` and return it; an extractor that contains one calls `WebSocketUpgrade::configure(options)` in its own `configure`
+          - POST /post (mistakes.rs:_): it takes a `WebSocketUpgrade`, but a WebSocket is opened with `GET`: add the route with `.websocket(..)`
+          - PUT /route (mistakes.rs:_): it takes a `WebSocketUpgrade`, but a WebSocket is opened with `GET`: add the route with `.websocket(..)`
+          - GET /in/router (mistakes.rs:_): the handler of `.websocket(..)` opens no WebSocket: take a parameter `upgrade: WebSocketUpgrade` and return it; an extractor that contains one calls `WebSocketUpgrade::configure(options)` in its own `configure`
+    "#]],
+    );
+    let app = App::new()
+        .get("/get", |upgrade: WebSocketUpgrade| upgrade)
+        .websocket("/result", |upgrade: Result<WebSocketUpgrade>| upgrade)
+        .post("/result", |upgrade: Result<WebSocketUpgrade>| upgrade.is_ok().to_string())
+        .route("/any", any(|upgrade: WebSocketUpgrade| upgrade))
+        .nest("/in", Router::new().websocket("/", |upgrade: WebSocketUpgrade| upgrade));
+    assert!(app.build().is_ok());
 }
 
 #[test]
