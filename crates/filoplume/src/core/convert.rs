@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
 
 use bytes::Bytes;
 use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
@@ -260,8 +262,10 @@ fn is_content_type(name: &str) -> bool {
 fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(error: Error, headers: &[(N, V)]) -> Error {
     let mut headers = headers.iter();
     headers
-        .try_fold(error, |error, (name, value)| error.with_header(name.as_ref(), value))
-        .unwrap_or_else(Error::internal)
+        .try_fold(error, |error, (name, value)| {
+            error.with_header(name.as_ref(), value).map_err(|cause| unset(name.as_ref(), cause))
+        })
+        .unwrap_or_else(|error| error)
 }
 
 fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
@@ -275,8 +279,34 @@ fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
         } else {
             response.set_header(name.as_ref(), value).map_err(Error::internal)?;
         }
+        response.set_header(name.as_ref(), value).map_err(|cause| unset(name.as_ref(), cause))?;
     }
     Ok(response)
+}
+
+/// Returns the error for a header that cannot be set. It names the header, but does not have the
+/// value, which may be secret.
+#[cold]
+fn unset(name: &str, cause: InvalidHeader) -> Error {
+    Error::internal(UnsetHeader { name: name.to_owned(), cause })
+}
+
+#[derive(Debug)]
+struct UnsetHeader {
+    name: String,
+    cause: InvalidHeader,
+}
+
+impl fmt::Display for UnsetHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the header {} cannot be set: {}", self.name.escape_debug(), self.cause)
+    }
+}
+
+impl StdError for UnsetHeader {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.cause)
+    }
 }
 
 /// Adds the headers, keeping those of the same name.

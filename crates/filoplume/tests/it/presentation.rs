@@ -348,6 +348,17 @@ fn a_server_error_is_one_line_in_the_log_and_a_client_error_is_none() {
 }
 
 #[test]
+fn the_log_names_a_header_that_cannot_be_set_but_not_its_value() {
+    let client = App::new().get("/", || ([("x-user", "a\nb")], "x")).test();
+    let lines = logged(|| {
+        client.get("/").send();
+    });
+    let expected = "ERROR a request failed method=\"GET\" route=\"/\" status=500 error=\"the \
+                    header x-user cannot be set: field value has byte 0x0a at 1\"";
+    assert_eq!(lines, [expected]);
+}
+
+#[test]
 fn a_stranger_fills_no_log_with_failures_and_hides_none_of_another_route() {
     const ASKED: usize = 300;
     for (path, text) in [("/broken", "a request failed"), ("/panics", "a handler panicked")] {
