@@ -45,11 +45,13 @@ use super::takes::Takes;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "not an extractor",
-    note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, \
-            `State<T>`, `Request`, `String`",
-    note = "extractors are owned: `Request` and `String`, not `&Request` and `&str`",
-    note = "a capture of the path is `Path(value): Path<T>` with an owned type, such as `u64` or \
-            `String`; a value that was passed to `.state(..)` is `State(value): State<T>`"
+    note = "a capture of the path is `Path(value): Path<T>`, a value that was passed to \
+            `.state(..)` is `State(value): State<T>`, and one that middleware added is \
+            `Extension(value): Extension<T>`",
+    note = "a struct is read from the query by `Query<T>`, and from the content by `Json<T>` or \
+            `Form<T>`; a `HashMap<String, String>` can be that `T`",
+    note = "others are `Request`, `String`, `Headers`, `Method`, `ClientAddr`, `Peer` and \
+            `Target`; all are owned: `Request` and `String`, not `&Request` and `&str`"
 )]
 pub trait FromRequest: Sized {
     /// What it takes from the request. Two parameters of one handler cannot both take the content:

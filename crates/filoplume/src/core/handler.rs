@@ -29,13 +29,13 @@ use super::takes::{check_takes, most};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not a handler",
-    note = "a handler is a closure or function with up to twelve parameters; combine more of them \
-            in a type that implements `FromRequest`",
-    note = "pass the handler itself, without calling it: `.get(\"/\", hello)`; a value of \
-            `get(..)` or `post(..)` belongs into `.route(\"/\", get(hello))`",
-    note = "write the type of each parameter: `|Path(id): Path<u64>, State(db): State<Db>|`",
-    note = "several threads may call a handler at once: put shared data that it changes into a \
-            `Mutex` or an atomic, and clone captured values before you move them out"
+    note = "a handler is a closure or function with up to twelve parameters, each with its type: \
+            `|Path(id): Path<u64>, State(db): State<Db>| ..`; a boxed one is `Box<dyn Fn() -> \
+            String + Send + Sync>`",
+    note = "pass the handler itself, without calling it: `hello` rather than `hello()`, \
+            `|| \"hello\"` rather than a text, `move || pages.index()` for a method",
+    note = "a value of `get(..)` or `post(..)` belongs into `.route(\"/\", get(hello))`, a \
+            `Router` into `.nest(..)` or `.merge(..)`, `StaticFiles` into `.files(..)`"
 )]
 pub trait Handler<P>: Send + Sync + 'static {
     /// The return type of the handler.

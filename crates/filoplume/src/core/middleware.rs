@@ -39,9 +39,10 @@ use super::response::{IntoResponse, respond};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not middleware",
     label = "not middleware",
-    note = "middleware is a closure `|request: Request, next: Next| -> Result<Response>`, or a \
-            type that implements `Middleware`",
-    note = "write the types of both parameters: `|request: Request, next: Next| ...`",
+    note = "middleware is a closure `|request: Request, next: Next| -> Result<Response>` with the \
+            types of both parameters, or a type that implements `Middleware`",
+    note = "add it only if it is wanted: `let app = if is_on {{ app.with(middleware) }} else {{ \
+            app }};`",
     note = "middleware must be `Send + Sync`, because threads share what it captures: use an `Arc` \
             rather than an `Rc`, and a pool rather than a connection"
 )]

@@ -29,8 +29,8 @@ use super::takes::Takes;
     label = "not an extractor whose value may be missing",
     note = "`Option` works with `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, \
             `Bearer`, `Claims<T>`, `ClientCertificate`",
-    note = "in queries and forms make the fields optional: `struct Search {{ page: Option<u32> }}` \
-            with `Query<Search>`",
+    note = "others have the `Option` inside: `State<Option<T>>`, and `Query<T>` or `Path<T>` of \
+            a struct with optional fields, `struct Search {{ page: Option<u32> }}`",
     note = "an extractor of your own: take `user: Result<User, E>`, where `E` is its `Rejection`, \
             or write `impl filoplume::extract::ExtractOptional for User`"
 )]

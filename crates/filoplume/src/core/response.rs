@@ -62,14 +62,13 @@ use crate::semantics::conditional::RequestConditions;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be converted into a response",
     label = "not a response",
-    note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, \
-            a `Response`, `()`",
-    note = "or `(StatusCode, value)`, `Option<value>`, `Result<value>`",
-    note = "the error of a `Result` must become a response too: for your own error type, set the \
-            status with `impl IntoResponse`",
-    note = "return a struct with `#[derive(Serialize)]`, a list or a number as `Json(value)`, or a \
-            number as text with `n.to_string()`",
-    note = "handlers are not `async`; they may block"
+    note = "handlers return text, bytes, `Html(text)`, a `StatusCode`, `Redirect`, a `Response`, \
+            `()`, or a struct with `#[derive(Serialize)]`, a list or a number as `Json(value)`",
+    note = "around such a value: `Option<value>`, `Result<value>`, `(StatusCode, value)`, headers \
+            in an array, `([(\"x-user\", \"ada\")], value)`, or all of them, `(status, headers, \
+            value)`",
+    note = "an error type of your own sets its status with `impl IntoResponse`; handlers are not \
+            `async`; they may block"
 )]
 pub trait IntoResponse {
     /// Whether the type sets its own status when it is the error of a `Result`. Text, bytes and
@@ -183,9 +182,8 @@ pub(crate) fn respond<R: IntoResponse>(
     label = "its error cannot be converted into a response",
     note = "return `filoplume::Result<T>`: `?` turns every type that implements \
             `std::error::Error` into an `Error`, which is a `500` that is logged",
-    note = "an error type of your own sets its status with `impl IntoResponse`",
-    note = "choose the status of another error with \
-            `.map_err(|error| Error::bad_request(error.to_string()))?`",
+    note = "an error type of your own sets its status with `impl IntoResponse`; choose that of \
+            another error with `.map_err(|error| Error::bad_request(error.to_string()))?`",
     note = "convert `anyhow::Error` and `Box<dyn Error + Send + Sync>` with \
             `.map_err(Error::internal)?`, and `Box<dyn Error>` with \
             `.map_err(|error| Error::internal(error.to_string()))?`"

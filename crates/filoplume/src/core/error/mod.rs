@@ -96,6 +96,9 @@ struct Inner {
              `Result<_, OwnError>`,\n  or implement `std::error::Error`, too, and add \
              `.error_response::<OwnError>()` to the app\n\
              - text: `.map_err(Error::bad_request)?`\n\
+             - a status: `.ok_or(Error::from_status(StatusCode::NOT_FOUND))?`, and with a text \
+             `Error::new(status, text)`\n\
+             - `Redirect`: return `Result<_, Redirect>`\n\
              - `anyhow::Error`, `Box<dyn Error + Send + Sync>`: `.map_err(Error::internal)?`\n\
              - `Box<dyn Error>`: `.map_err(|error| Error::internal(error.to_string()))?`"
 )]
