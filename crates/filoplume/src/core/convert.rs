@@ -274,12 +274,12 @@ fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
 ) -> Result<Response> {
     for (name, value) in headers {
         // Each cookie has a field of its own (RFC 6265, 3).
-        if name.as_ref().eq_ignore_ascii_case("set-cookie") {
-            response.add_header(name.as_ref(), value).map_err(Error::internal)?;
+        let set = if name.as_ref().eq_ignore_ascii_case("set-cookie") {
+            response.add_header(name.as_ref(), value).map(drop)
         } else {
-            response.set_header(name.as_ref(), value).map_err(Error::internal)?;
-        }
-        response.set_header(name.as_ref(), value).map_err(|cause| unset(name.as_ref(), cause))?;
+            response.set_header(name.as_ref(), value).map(drop)
+        };
+        set.map_err(|cause| unset(name.as_ref(), cause))?;
     }
     Ok(response)
 }
