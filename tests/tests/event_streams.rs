@@ -157,6 +157,27 @@ fn a_crowd_that_comes_back_for_a_long_history_takes_little_memory() {
     app.shutdown();
 }
 
+/// Regression: the own event of a client pushed the first one out before the history was begun, so
+/// that each new client was disconnected as a slow one.
+#[test]
+fn an_event_between_the_subscription_and_its_first_byte_disconnects_nobody() {
+    let hub = Hub::new().replay(1);
+    hub.send("before");
+    let joins = hub.clone();
+    let app = App::new().get("/feed", move |last: LastEventId| {
+        let stream = joins.subscribe_with_history(&last);
+        joins.send("joined");
+        stream
+    });
+    let app = app.start("127.0.0.1:0").unwrap();
+    let mut reader = Reader::connect(app.local_addr(), "");
+    assert!(reader.read_until("\n\n").contains("data: joined\n"));
+    eventually("it is among the clients", || hub.clients() == 1);
+    hub.send("after");
+    assert!(reader.read_until("\n\n").contains("data: after\n"));
+    app.shutdown();
+}
+
 #[test]
 fn readers_that_leave_are_noticed_and_a_shutdown_ends_the_streams_of_the_others() {
     let hub = Hub::new();

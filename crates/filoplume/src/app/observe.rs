@@ -79,7 +79,7 @@ impl App {
     }
 
     /// Adds samples of your own to the [metrics](Self::metrics), by a closure that is called for
-    /// each new text of them: at most twice a second, on a thread of the pool. It must not wait.
+    /// each new text of them, at most twice a second. It must not wait.
     /// If it panics, its other samples are missing and the log says so once.
     ///
     /// [Hubs](crate::sse::Hub::collector), rooms and Redis channels have collectors for their own

@@ -207,6 +207,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
 
     fn into_response(self) -> Result<Response> {
         let (status, value) = self;
+        check_final(status)?;
         let mut response = value.into_response()?;
         response.set_status(status.as_u16());
         Ok(response)

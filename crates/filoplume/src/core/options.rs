@@ -134,8 +134,8 @@ impl RouteOptions {
 
     /// Sets the maximum length of the content. Longer content is answered with `413`. The last call
     /// takes effect: middleware is configured from the outermost to the innermost, then the route.
-    /// Default: 2 MiB for content that is collected in memory, and the server's limit for content
-    /// that a handler reads as a stream.
+    /// Default: 2 MiB for content that is collected in memory, or the server's limit if that is
+    /// lower, and the server's limit for content that a handler reads as a stream.
     pub fn content_bytes_max(&mut self, bytes: u64) -> &mut Self {
         self.content_bytes_max = Some(bytes);
         self

@@ -17,9 +17,10 @@ use crate::core::options::CONTENT_BYTES_MAX;
 use crate::semantics::content_coding::is_coded;
 
 /// Extracts the content. It rejects content that is longer than the route allows with `413`; the
-/// default is 2 MiB, see [`Route::content_bytes_max`](crate::Route::content_bytes_max). Like all
-/// extractors of content, it rejects content with a `Content-Encoding` that no
-/// [middleware](crate::middleware) has decoded with `415`.
+/// default is 2 MiB, or what the server accepts if that is less, see
+/// [`Route::content_bytes_max`](crate::Route::content_bytes_max). Like all extractors of content,
+/// it rejects content with a `Content-Encoding` that no [middleware](crate::middleware) has decoded
+/// with `415`.
 impl FromRequest for Bytes {
     const TAKES: Takes = Takes::Content;
     type Rejection = ContentRejection;

@@ -94,8 +94,8 @@ impl fmt::Display for FieldsError {
             }
             Self::Unreadable { message } => write!(
                 f,
-                "{message}: numbers and `bool` in `#[serde(flatten)]` cannot be read from fields, \
-                 so take two parameters, such as `Query(page): Query<Page>, Query(filter): \
+                "{message}: numbers and `bool` in `#[serde(flatten)]` or `#[serde(tag)]` cannot be \
+                 read, so take two parameters, such as `Query(page): Query<Page>, Query(filter): \
                  Query<Filter>`"
             ),
             Self::Data { field: Some(field), message } => {
@@ -159,7 +159,7 @@ fn without_empty(input: &[u8], field: &str) -> Option<Vec<u8>> {
         if name(pair) != field {
             kept.extend_from_slice(pair);
             kept.push(b'&');
-        } else if is_empty(pair) {
+        } else if is_empty(pair) && !is_found {
             is_found = true;
         } else {
             return None;
@@ -174,7 +174,8 @@ fn read_once<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
         let message = match error.inner().to_string() {
             // The deserializer returns this text if a field occurs several times but has one value.
             unclear if unclear == "unsupported value" => "it occurs more than once".to_owned(),
-            message if wants_a_number(&message) => {
+            // Within a field of the type, the message comes from the program's own code.
+            message if wants_a_number(&message) && error.path().to_string() == "." => {
                 return FieldsError::Unreadable { message: shortened(message) };
             }
             message => message,
@@ -212,17 +213,19 @@ fn name(pair: &[u8]) -> String {
 /// Returns whether serde has refused a text because it wants a number or a `bool`. A value that is
 /// read as one of these gives another message, so this comes from `#[serde(flatten)]` only.
 fn wants_a_number(message: &str) -> bool {
-    const WANTED: [&str; 13] = [
+    const WANTED: [&str; 15] = [
         "i8",
         "i16",
         "i32",
         "i64",
         "i128",
+        "isize",
         "u8",
         "u16",
         "u32",
         "u64",
         "u128",
+        "usize",
         "f32",
         "f64",
         "a boolean",

@@ -87,7 +87,7 @@ impl BasicAuth {
         if password.is_empty() {
             mistakes.push(
                 "BasicAuth: the password is empty, so everybody could log in; is the variable set \
-                 from which it comes?",
+                 from which it comes? For a key as the name of the user, use `BasicAuth::new`",
             );
         }
         if user.contains(':') {

@@ -66,7 +66,7 @@ impl BearerAuth {
     }
 
     /// Returns middleware that accepts the given tokens. They are compared in constant time.
-    /// Without a token, or with an empty one, the app does not start.
+    /// If there are only empty tokens, the app does not start.
     ///
     /// ```
     /// use filoplume::middleware::BearerAuth;
@@ -81,13 +81,10 @@ impl BearerAuth {
     /// ```
     pub fn tokens(tokens: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
-        let mistake = if tokens.is_empty() {
-            Some("BearerAuth: there are no tokens, so every request would be refused")
-        } else if tokens.iter().any(String::is_empty) {
-            Some("BearerAuth: a token is empty; is the variable set from which it comes?")
-        } else {
-            None
-        };
+        // No tokens are fine: a list from a configuration may be empty, and lets nobody in.
+        let are_empty = !tokens.is_empty() && tokens.iter().all(String::is_empty);
+        let mistake = are_empty
+            .then_some("BearerAuth: the token is empty; is the variable set from which it comes?");
         // All of them are compared, so that the time does not reveal which one matched.
         let this = Self::new(move |given: &str| {
             tokens.iter().fold(false, |found, token| found | secrets_match(given, token))

@@ -117,6 +117,8 @@ impl Samples {
             self.refuse(format!("`{}` is not a name of a metric", name.escape_debug()));
         } else if let Some((label, _)) = of.iter().find(|(label, _)| !is_name(label)) {
             self.refuse(format!("`{}` of `{name}` is not a name of a label", label.escape_debug()));
+        } else if let Some(twice) = repeated(of) {
+            self.refuse(format!("`{name}` has the label `{twice}` twice"));
         } else if kind == Kind::Gauge && name.ends_with("_total") {
             self.refuse(format!("`{name}` ends like a counter, and is a gauge"));
         } else {
@@ -125,7 +127,10 @@ impl Samples {
     }
 
     fn add(&mut self, name: &str, kind: Kind, help: &str, of: &[(&str, &str)], value: Number) {
-        let labels = labels(of);
+        // The same labels in another order are the same series.
+        let mut of = of.to_vec();
+        of.sort_unstable();
+        let labels = labels(&of);
         let known = self.families.iter().position(|family| family.name == name);
         let index = known.unwrap_or_else(|| {
             let (name, help) = (name.to_owned(), help.to_owned());
@@ -169,6 +174,16 @@ impl fmt::Debug for Samples {
         let names = self.families.iter().map(|family| &family.name);
         f.debug_list().entries(names).finish()
     }
+}
+
+/// Returns the name of a label that is there twice. Prometheus would refuse the whole text.
+fn repeated<'l>(of: &[(&'l str, &str)]) -> Option<&'l str> {
+    let names = || of.iter().map(|(name, _)| *name);
+    names()
+        .enumerate()
+        .find(|(index, name)| names().take(*index).any(|other| other == *name))?
+        .1
+        .into()
 }
 
 /// Returns whether this can be the name of a family or a label. Two underscores at the beginning
@@ -269,7 +284,8 @@ mod tests {
     #[test]
     fn what_would_break_the_text_is_left_out_and_told() {
         type Add = fn(&mut Samples);
-        let rows: [(Add, &str); 10] = [
+        let rows: [(Add, &str); 11] = [
+            (|s| s.gauge("x", "", &[("a", "1"), ("a", "2")], 1.0), "the label `a` twice"),
             (|s| s.gauge("a b", "", &[], 1.0), "`a b` is not a name of a metric"),
             (|s| s.gauge("1a", "", &[], 1.0), "`1a` is not"),
             (|s| s.gauge("", "", &[], 1.0), "`` is not"),

@@ -324,7 +324,7 @@ impl Builder<'_> {
             let fallbacks = self.table.routes.iter().rev();
             let fallback_shape = shape(&format!("{prefix}/{{*rest}}"));
             let mut same_prefix = fallbacks
-                .filter(|route| route.methods == FALLBACK)
+                .filter(|route| route.is_fallback())
                 .filter(|route| shape(&route.pattern) == fallback_shape)
                 .map(|route| route.written_at);
             self.mistakes.push(match same_prefix.next() {
@@ -342,7 +342,15 @@ impl Builder<'_> {
     }
 
     fn options(&self, layers: &[Layer], endpoint: &dyn Endpoint) -> RouteOptions {
-        let mut options = RouteOptions::new();
+        self.options_of(RouteOptions::new(), layers, endpoint)
+    }
+
+    fn options_of(
+        &self,
+        mut options: RouteOptions,
+        layers: &[Layer],
+        endpoint: &dyn Endpoint,
+    ) -> RouteOptions {
         if let Some(config) = self.config {
             options.limit_contents(config.accepted_content_bytes());
         }

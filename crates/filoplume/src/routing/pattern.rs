@@ -81,16 +81,16 @@ impl Pattern {
         if name.is_empty() {
             return Err("a capture needs a name: `{id}`, `{*rest}`".to_owned());
         }
-        // As in Go and ASP.NET.
-        let plain = without_marks(name);
-        if plain != name {
-            return Err(format!("the rest is captured by a star: write `{{*{plain}}}`"));
-        }
         if let Some((name, _)) = name.split_once(':') {
             return Err(format!(
                 "a capture cannot have a pattern: write `{{{name}}}`; the type of `Path` \
                  decides what it can be"
             ));
+        }
+        // As in Go and ASP.NET.
+        let plain = without_marks(name);
+        if plain != name {
+            return Err(format!("the rest is captured by a star: write `{{*{plain}}}`"));
         }
         if !name.chars().all(is_name) {
             return Err(format!(
@@ -130,7 +130,10 @@ fn explain_start(rule: &str, text: &str) -> String {
     let (before, after) = text.split_once('/').unwrap_or_default();
     let (path, without) = match before.as_bytes().last() {
         Some(b' ') => (after, ", without the method"),
-        Some(b':') => ("..", ", without scheme and host"),
+        Some(b':') => {
+            let path = after.trim_start_matches('/').split_once('/');
+            (path.map_or("", |(_, path)| path), ", without scheme and host")
+        }
         _ => (text, ""),
     };
     format!("{rule} with `/`: write \"/{path}\"{without}")

@@ -136,10 +136,17 @@ impl BesideServer {
         self.parts.iter().any(|(known, _)| *known == part)
     }
 
+    /// Returns the name of its threads and its control socket. It does not depend on the order of
+    /// its parts.
+    fn name(&self) -> &'static str {
+        let names = self.parts.iter().map(|(part, _)| part.name());
+        names.min().unwrap_or_default()
+    }
+
     fn bind(&mut self, restart: Option<&Path>) -> Result<()> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         let Stage::Described(app) = stage else { return Ok(()) };
-        let name = self.parts.first().map_or("", |(part, _)| part.name());
+        let name = self.name();
         // A loop of its own, so that it answers while those of the app are busy.
         let config = ServerConfig::default()
             .event_loops(1)
@@ -182,8 +189,8 @@ impl Drop for BesideServer {
     }
 }
 
-/// `name` is that of the first part. If the new process has other parts at an address than the old
-/// one, it does not take it over, and cannot bind it before the old one has ended.
+/// `name` is that of a part. A process that has metrics where the old one had a console does not
+/// take them over, and cannot bind their address before the old one has ended.
 #[cfg(unix)]
 fn listen_beside(restart: Option<&Path>, name: &str) -> Listen {
     let Some(path) = restart else { return Listen::new() };

@@ -107,6 +107,8 @@ struct CatchUp {
     count: u64,
     /// `None` once it is among the clients.
     sender: Option<pushed::Sender>,
+    /// Whether it has got some of them.
+    has_begun: bool,
 }
 
 impl CatchUp {
@@ -116,13 +118,14 @@ impl CatchUp {
         let piece = match recent.piece_behind(self.count) {
             Some(piece) => piece,
             // More was sent meanwhile than is kept.
-            None if self.broadcast.disconnects_slow_clients() => {
+            None if self.has_begun && self.broadcast.disconnects_slow_clients() => {
                 drop(recent);
                 self.broadcast.count_disconnected();
                 // The stream ends with its last sender.
                 self.sender = None;
                 return None;
             }
+            // Before the first piece it is as if the client had come later.
             None => {
                 self.count = recent.removed;
                 recent.piece_behind(self.count).unwrap_or_default()
@@ -135,6 +138,7 @@ impl CatchUp {
         }
         drop(recent);
         self.count += piece.len() as u64;
+        self.has_begun = true;
         Some(piece.concat().into())
     }
 }
@@ -248,7 +252,8 @@ impl Hub {
         }
         drop(recent);
         let (broadcast, recent) = (self.broadcast.clone(), Arc::clone(&self.recent));
-        let mut missed = CatchUp { broadcast, recent, count, sender: Some(sender) };
+        let mut missed =
+            CatchUp { broadcast, recent, count, sender: Some(sender), has_begun: false };
         stream.begin_with(move || missed.next())
     }
 

@@ -423,14 +423,16 @@ impl StaticFiles {
 
 /// Returns the mistake that the fallback page is missing. In a folder this is only a warning, since
 /// the page may come later: files are looked up for each request, and many build tools empty the
-/// folder and write it again while the app runs. Embedded files stay as they are.
+/// folder and write it again while the app runs. Embedded files stay as they are, except in builds
+/// for debugging, which read the folder.
 fn missing_fallback(page: &str, is_embedded: bool) -> Option<String> {
     let mistake = format!("the fallback \"{page}\" of static files does not exist");
-    if is_embedded {
+    if is_embedded && !cfg!(debug_assertions) {
         return Some(mistake);
     }
-    tracing::warn!("{mistake}; without it, missing files are a 404");
-    log_without_subscriber(&format!("{mistake}; without it, missing files are a 404"));
+    let warning = format!("{mistake}; without it, missing files are a 404");
+    tracing::warn!("{warning}");
+    log_without_subscriber(&warning);
     None
 }
 

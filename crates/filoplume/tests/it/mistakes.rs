@@ -234,12 +234,12 @@ fn a_websocket_is_opened_with_get_by_a_handler_that_takes_the_upgrade() {
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - GET /app (mistakes.rs:_): the handler of `.websocket(..)` opens no WebSocket: take a parameter `upgrade: WebSocketUpgrade` and return it; an extractor that contains one calls `WebSocketUpgrade::configure(options)` in its own `configure`
-          - POST /post (mistakes.rs:_): it takes a `WebSocketUpgrade`, but a WebSocket is opened with `GET`: add the route with `.websocket(..)`
-          - PUT /route (mistakes.rs:_): it takes a `WebSocketUpgrade`, but a WebSocket is opened with `GET`: add the route with `.websocket(..)`
-          - GET /in/router (mistakes.rs:_): the handler of `.websocket(..)` opens no WebSocket: take a parameter `upgrade: WebSocketUpgrade` and return it; an extractor that contains one calls `WebSocketUpgrade::configure(options)` in its own `configure`
-    "#]],
+            the app cannot start:
+              - GET /app (mistakes.rs:_): the handler of `.websocket(..)` opens no WebSocket: take a parameter `upgrade: WebSocketUpgrade` and return it; an extractor that contains one calls `WebSocketUpgrade::configure(options)` in its own `configure`; for an upgrade of your own add the route with `.get(..)`
+              - POST /post (mistakes.rs:_): it takes a `WebSocketUpgrade`, but a WebSocket is opened with `GET`: add the route with `.websocket(..)`
+              - PUT /route (mistakes.rs:_): it takes a `WebSocketUpgrade`, but a WebSocket is opened with `GET`: add the route with `.websocket(..)`
+              - GET /in/router (mistakes.rs:_): the handler of `.websocket(..)` opens no WebSocket: take a parameter `upgrade: WebSocketUpgrade` and return it; an extractor that contains one calls `WebSocketUpgrade::configure(options)` in its own `configure`; for an upgrade of your own add the route with `.get(..)`
+        "#]],
     );
     let app = App::new()
         .get("/get", |upgrade: WebSocketUpgrade| upgrade)

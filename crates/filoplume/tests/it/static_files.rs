@@ -259,7 +259,11 @@ fn mistakes_are_reported_when_the_app_starts() {
     assert!(mistake("/", site.files().index("../secret.txt")).contains("../secret.txt"));
     assert!(mistake("/", site.files().fallback("/etc/passwd")).contains("/etc/passwd"));
     let embedded = StaticFiles::embedded::<Assets>().fallback("none.html");
-    assert!(mistake("/", embedded).contains("the fallback \"none.html\" of static files does not"));
+    // Builds for debugging read the folder, where it may come later.
+    if !cfg!(debug_assertions) {
+        let told = mistake("/", embedded);
+        assert!(told.contains("the fallback \"none.html\" of static files does not"), "{told}");
+    }
     assert!(mistake("/", site.files().header("x y", "z")).contains("x y"));
     assert!(mistake("/", site.files().cache_control("a\r\nb: c")).contains("cache-control"));
     let twice = App::new().files("/", site.files()).files("/", site.files()).build().unwrap_err();

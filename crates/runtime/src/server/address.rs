@@ -65,7 +65,8 @@ fn advice(text: &str) -> Option<&'static str> {
     }
     // An IPv6 address without brackets ends with a part that looks like a port.
     let (host, port) = text.rsplit_once(':').unwrap_or_default();
-    if host.is_empty() || host.ends_with(':') {
+    let is_ipv6 = host.parse::<Ipv6Addr>().is_ok();
+    if host.is_empty() || (host.ends_with(':') && !is_ipv6) {
         return Some("write a host and a port, such as 127.0.0.1:5000");
     }
     port.parse::<u16>().is_err().then_some("a port is a number of at most 65535")
@@ -157,6 +158,8 @@ mod tests {
         check(&"127.0.0.1:5000", "127.0.0.1:5000");
         check(String::from("[::1]:5000"), "[::1]:5000");
         check(&String::from("[::1]:5000"), "[::1]:5000");
+        // A host without brackets, as from a variable.
+        check(":::5000", "[::]:5000");
         check(four, "127.0.0.1:5000");
         check(six, "[::1]:5000");
         check(&SocketAddr::from(six), "[::1]:5000");

@@ -7,6 +7,9 @@ use super::RouteOptions;
 pub(super) struct Around {
     /// Whether the middleware of the app is configured now. It runs before a route is chosen.
     is_of_app: bool,
+    /// Whether the middleware of several routers is joined, in an order that the program never
+    /// wrote: for paths of a guarded prefix that no route matches.
+    is_joined: bool,
     answers_preflights: bool,
     login: Option<Login>,
     #[cfg(feature = "sessions")]
@@ -30,6 +33,11 @@ impl RouteOptions {
         self.around.is_of_app = is_of_app;
     }
 
+    /// Declares that the middleware of several routers is joined, so that its order is no mistake.
+    pub(crate) fn set_is_joined(&mut self) {
+        self.around.is_joined = true;
+    }
+
     /// Returns whether the middleware that is configured belongs to the app.
     pub(crate) fn is_of_app(&self) -> bool {
         self.around.is_of_app
@@ -47,14 +55,16 @@ impl RouteOptions {
 
     /// Returns the outermost middleware that refuses preflights, because they have no credentials.
     pub(crate) fn login_before_preflights(&self) -> Option<Login> {
-        self.around.login.filter(|_| !self.around.answers_preflights)
+        let is_told = !self.around.answers_preflights && !self.around.is_joined;
+        self.around.login.filter(|_| is_told)
     }
 
     /// Declares the cookie of this middleware's sessions. Returns `false` if sessions further out
     /// have the same one.
     #[cfg(feature = "sessions")]
     pub(crate) fn claim_session_cookie(&mut self, name: &str) -> bool {
-        let is_free = !self.around.session_cookies.iter().any(|other| other == name);
+        let is_taken = self.around.session_cookies.iter().any(|other| other == name);
+        let is_free = !is_taken || self.around.is_joined;
         self.around.session_cookies.push(name.to_owned());
         is_free
     }

@@ -83,7 +83,10 @@ impl RouteOptions {
     pub(crate) fn require_extension<T: 'static>(&mut self) {
         let id = TypeId::of::<T>();
         if !(self.provides_anything || self.is_optional || self.provides(id)) {
-            self.missing_extensions.push(extension_advice::<T>);
+            let advice: ExtensionAdvice = extension_advice::<T>;
+            if !self.missing_extensions.iter().any(|&known| std::ptr::fn_addr_eq(known, advice)) {
+                self.missing_extensions.push(advice);
+            }
         }
     }
 

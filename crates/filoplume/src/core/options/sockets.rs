@@ -41,7 +41,8 @@ impl RouteOptions {
             Upgrade::Never if self.sockets.is_for_sockets => Some(
                 "the handler of `.websocket(..)` opens no WebSocket: take a parameter `upgrade: \
                  WebSocketUpgrade` and return it; an extractor that contains one calls \
-                 `WebSocketUpgrade::configure(options)` in its own `configure`",
+                 `WebSocketUpgrade::configure(options)` in its own `configure`; for an upgrade of \
+                 your own add the route with `.get(..)`",
             ),
             _ => None,
         }

@@ -47,11 +47,26 @@ pub(in crate::extract) fn captures_mismatch<T: DeserializeOwned>(
     }
 }
 
+/// Returns whether a struct with these fields requires this one, as far as it can be told.
+#[cfg(feature = "form")]
+pub(super) fn requires<T: DeserializeOwned>(fields: &[&str], field: &str) -> bool {
+    let capture = |name: &&&str| (***name).to_owned();
+    let others = fields.iter().filter(|name| **name != field).map(|name| capture(&name));
+    let others: Vec<Capture> =
+        others.map(|name| Capture { name, skip: 0, suffix: 0, is_rest: false }).collect();
+    let missing = format!("there is no capture for the field `{field}`");
+    captures_mismatch::<T>(&others).is_some_and(|reason| reason.contains(&missing))
+}
+
 /// The result of one attempt.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// The type cannot be read from any path.
     Mismatch(String),
+    /// A value has several parts, and no text stands for them.
+    Several(&'static str),
+    /// A value is no text.
+    RefusesText,
     /// It depends on the path.
     Unknown,
 }
@@ -60,7 +75,8 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mismatch(reason) => f.write_str(reason),
-            Self::Unknown => f.write_str("it depends on the path"),
+            Self::Several(what) => f.write_str(what),
+            Self::RefusesText | Self::Unknown => f.write_str("it depends on the path"),
         }
     }
 }
@@ -70,6 +86,10 @@ impl std::error::Error for Verdict {}
 impl de::Error for Verdict {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self::Unknown
+    }
+
+    fn invalid_type(unexpected: de::Unexpected<'_>, _: &dyn de::Expected) -> Self {
+        if let de::Unexpected::Str(_) = unexpected { Self::RefusesText } else { Self::Unknown }
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -222,7 +242,7 @@ impl<'de> MapAccess<'de> for &mut SampleFields<'_> {
         let index = self.next.saturating_sub(1);
         let sample = self.probe.samples.get(index).copied().unwrap_or_default();
         seed.deserialize(Sample(sample)).map_err(|verdict| match verdict {
-            Verdict::Mismatch(what) => {
+            Verdict::Several(what) => {
                 let field = self.probe.names.get(index).copied().unwrap_or_default();
                 Verdict::Mismatch(format!(
                     "its field `{field}` is {what}, but a capture is one value: read a `String`, \
@@ -230,7 +250,7 @@ impl<'de> MapAccess<'de> for &mut SampleFields<'_> {
                 ))
             }
             // An error in the value of one field is not a mismatch of the type.
-            Verdict::Unknown => {
+            _ => {
                 *self.probe.failed = Some(index);
                 Verdict::Unknown
             }

@@ -14,6 +14,7 @@ use serde::de::{
     Visitor,
 };
 
+use super::captures::requires;
 use crate::core::names::type_name_of;
 use crate::extract::value_methods::for_each_value_method;
 
@@ -21,11 +22,11 @@ use crate::extract::value_methods::for_each_value_method;
 /// extractor, such as `Query`.
 pub(in crate::extract) fn fields_mismatch<T: DeserializeOwned>(extractor: &str) -> Option<String> {
     let name = type_name_of::<T>();
-    let next = Cell::new(0);
+    let (next, all) = (Cell::new(0), Cell::new(&[][..]));
     loop {
         let (at, tried) = (Place::Fields, next.get());
         // The type's code runs outside of a request here, so panics are ignored.
-        let attempt = || T::deserialize(FieldsProbe { at, next: &next });
+        let attempt = || T::deserialize(FieldsProbe { at, next: &next, all: &all });
         match catch_unwind(AssertUnwindSafe(attempt)) {
             Ok(Err(Verdict::Mismatch(what))) => {
                 return Some(format!(
@@ -34,7 +35,8 @@ pub(in crate::extract) fn fields_mismatch<T: DeserializeOwned>(extractor: &str) 
                      for each name"
                 ));
             }
-            Ok(Err(Verdict::Several { field, what })) => {
+            // One that may be left out can be read by others, such as the same type from JSON.
+            Ok(Err(Verdict::Several { field, what })) if requires::<T>(all.get(), field) => {
                 return Some(format!(
                     "it takes `{extractor}<{name}>`, whose field `{field}` is {what}, but a field \
                      of a query or a form is one value, or a list of values: give `{name}` the \
@@ -55,6 +57,8 @@ enum Verdict {
     Mismatch(&'static str),
     /// A field of the type cannot be read.
     Several { field: &'static str, what: &'static str },
+    /// A value is no text.
+    RefusesText,
     /// It depends on the fields.
     Unknown,
 }
@@ -63,7 +67,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Mismatch(what) | Self::Several { what, .. } => what,
-            Self::Unknown => "it depends on the fields",
+            Self::RefusesText | Self::Unknown => "it depends on the fields",
         })
     }
 }
@@ -74,6 +78,10 @@ impl de::Error for Verdict {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self::Unknown
     }
+
+    fn invalid_type(unexpected: de::Unexpected<'_>, _: &dyn de::Expected) -> Self {
+        if let de::Unexpected::Str(_) = unexpected { Self::RefusesText } else { Self::Unknown }
+    }
 }
 
 /// Stands in for the deserializer of fields at start-up, when there are no values.
@@ -82,6 +90,8 @@ struct FieldsProbe<'a> {
     at: Place,
     /// The index of the field of a struct that is looked at next.
     next: &'a Cell<usize>,
+    /// The fields of the struct.
+    all: &'a Cell<&'static [&'static str]>,
 }
 
 #[derive(Clone, Copy)]
@@ -104,13 +114,21 @@ impl FieldsProbe<'_> {
         })
     }
 
-    /// The verdict on a type that has several values.
-    fn several<T>(self, what: &'static str) -> Result<T, Verdict> {
-        Err(match self.at {
-            Place::Fields => Verdict::Mismatch(what),
-            Place::Pair => Verdict::Unknown,
-            Place::Value(field) => Verdict::Several { field, what },
-        })
+    /// The verdict on a type that asks for several values. A field gets a text all the same, as
+    /// from the real deserializer: dates, for example, ask for a tuple and read a text.
+    fn several<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        what: &'static str,
+    ) -> Result<V::Value, Verdict> {
+        match self.at {
+            Place::Fields => Err(Verdict::Mismatch(what)),
+            Place::Pair => Err(Verdict::Unknown),
+            Place::Value(field) => match visitor.visit_str("1") {
+                Err(Verdict::RefusesText) => Err(Verdict::Several { field, what }),
+                _ => Err(Verdict::Unknown),
+            },
+        }
     }
 }
 
@@ -158,17 +176,17 @@ impl<'de> Deserializer<'de> for FieldsProbe<'_> {
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Verdict> {
-        self.several("a tuple")
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Verdict> {
+        self.several(visitor, "a tuple")
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
         _: usize,
-        _: V,
+        visitor: V,
     ) -> Result<V::Value, Verdict> {
-        self.several("a tuple")
+        self.several(visitor, "a tuple")
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -180,9 +198,9 @@ impl<'de> Deserializer<'de> for FieldsProbe<'_> {
         self.one("one of several variants")
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
         match self.at {
-            Place::Value(_) => self.several("a map"),
+            Place::Value(_) => self.several(visitor, "a map"),
             // Also a struct with `#[serde(flatten)]`.
             Place::Fields | Place::Pair => Err(Verdict::Unknown),
         }
@@ -195,10 +213,11 @@ impl<'de> Deserializer<'de> for FieldsProbe<'_> {
         visitor: V,
     ) -> Result<V::Value, Verdict> {
         match self.at {
-            Place::Value(_) => self.several("a struct"),
+            Place::Value(_) => self.several(visitor, "a struct"),
             Place::Pair => Err(Verdict::Unknown),
             Place::Fields => {
                 let index = self.next.get();
+                self.all.set(fields);
                 let Some(field) = fields.get(index) else { return Err(Verdict::Unknown) };
                 self.next.set(index + 1);
                 visitor.visit_map(OneField(Self { at: Place::Value(field), ..self }, field))
@@ -253,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Deserialize)]
+    #[derive(Default, Deserialize)]
     #[expect(dead_code, reason = "only its `Deserialize` is used")]
     struct Page {
         page: u32,
@@ -312,6 +331,31 @@ mod tests {
         price: (u64, u64),
         maybe: Option<Page>,
         any: serde_json::Value,
+        day: Day,
+        days: Vec<Day>,
+        #[serde(default)]
+        nested: Page,
+        #[serde(default)]
+        map: HashMap<String, String>,
+    }
+
+    /// A date as some libraries read it: a tuple from binary formats, and a text from others.
+    struct Day;
+
+    impl<'de> Deserialize<'de> for Day {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct OfTuple;
+            impl Visitor<'_> for OfTuple {
+                type Value = Day;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a date")
+                }
+                fn visit_str<E: de::Error>(self, text: &str) -> Result<Day, E> {
+                    if text.len() == 10 { Ok(Day) } else { Err(E::custom("no date")) }
+                }
+            }
+            deserializer.deserialize_tuple(2, OfTuple)
+        }
     }
 
     fn in_cents<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(u64, u64), D::Error> {
@@ -335,7 +379,7 @@ mod tests {
         let of_second = "whose field `second` is a struct, but a field of a query or a form is one";
         reads(fields_mismatch::<Two<u32, Page>>("Query"), of_second);
         reads(fields_mismatch::<Two<u32, Vec<Page>>>("Form"), of_second);
-        reads(fields_mismatch::<Two<Page, Page>>("Form"), "whose field `first` is a struct");
+        reads(fields_mismatch::<Two<Page, u8>>("Form"), "whose field `first` is a struct");
         reads(fields_mismatch::<Two<String, (u8, u8)>>("Form"), "`second` is a tuple");
         let map = fields_mismatch::<Two<String, HashMap<String, String>>>("Form");
         reads(map, "`second` is a map");

@@ -24,6 +24,20 @@ pub(super) const SAMPLES: [&str; 8] = [
 pub(super) struct Sample(pub(super) usize);
 
 impl Sample {
+    /// The verdict on a field that asks for more than the one value of a capture. It gets the text
+    /// all the same, as from the real deserializer: dates, for example, ask for a tuple and read a
+    /// text.
+    fn several<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        what: &'static str,
+    ) -> Result<V::Value, Verdict> {
+        visitor.visit_str(self.text()).map_err(|verdict| match verdict {
+            Verdict::RefusesText => Verdict::Several(what),
+            other => other,
+        })
+    }
+
     fn text(self) -> &'static str {
         SAMPLES.get(self.0).copied().unwrap_or_default()
     }
@@ -100,40 +114,35 @@ impl<'de> Deserializer<'de> for Sample {
         visitor.visit_enum(variant)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
-        several("a list")
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
+        self.several(visitor, "a list")
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Verdict> {
-        several("a tuple")
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Verdict> {
+        self.several(visitor, "a tuple")
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
         _: usize,
-        _: V,
+        visitor: V,
     ) -> Result<V::Value, Verdict> {
-        several("a tuple")
+        self.several(visitor, "a tuple")
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
-        several("a map")
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
+        self.several(visitor, "a map")
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
         _: &'static [&'static str],
-        _: V,
+        visitor: V,
     ) -> Result<V::Value, Verdict> {
-        several("a struct")
+        self.several(visitor, "a struct")
     }
 
     serde::forward_to_deserialize_any! { str string identifier unit unit_struct ignored_any }
-}
-
-/// The verdict on a field that wants more than the one value of a capture.
-fn several<T>(what: &str) -> Result<T, Verdict> {
-    Err(Verdict::Mismatch(what.to_owned()))
 }

@@ -18,6 +18,10 @@ const LARGE_WINDOW: u8 = 0b001_0001;
 /// What a decoder takes beside its window: buffers and tables.
 const BUFFERS_BYTES: usize = 256 * 1024;
 
+/// The tables of Brotli: up to 256 codes of 1,080 entries for each of three kinds of symbols. A
+/// kilobyte of content is enough for all of them.
+const BROTLI_TABLES_BYTES: usize = 3 * 256 * 1080 * 4;
+
 /// Log2 of the largest window of zstd, 8 MiB: the limit for content (RFC 9659).
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
@@ -32,17 +36,15 @@ pub(super) fn decoded(
     Body::from_reader(Counted { content, _memory: memory })
 }
 
-/// Returns how much memory decoders take for contents of this length. A window grows with what it
-/// has decoded, to the next power of two.
-pub(super) fn memory_of(codings: &[ContentCoding], bytes_max: u64) -> usize {
-    let length = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-    let window = |most: usize| length.checked_next_power_of_two().unwrap_or(most).min(most);
+/// Returns how much memory decoders may take, whatever the length of the content: the window is as
+/// large as the content says, and not only as what is decoded.
+pub(super) fn memory_of(codings: &[ContentCoding]) -> usize {
     let of = |coding: &ContentCoding| {
         BUFFERS_BYTES
             + match coding {
                 ContentCoding::Gzip | ContentCoding::Deflate => 32 * 1024,
-                ContentCoding::Brotli => window(16 << 20),
-                ContentCoding::Zstd => window(1 << ZSTD_WINDOW_LOG_MAX),
+                ContentCoding::Brotli => BROTLI_TABLES_BYTES + (16 << 20),
+                ContentCoding::Zstd => 1 << ZSTD_WINDOW_LOG_MAX,
             }
     };
     codings.iter().map(of).sum()

@@ -6,6 +6,7 @@ use super::Builder;
 use crate::core::error::Error;
 use crate::core::handler::{Endpoint, SharedEndpoint, erase};
 use crate::core::middleware::Layer;
+use crate::core::options::RouteOptions;
 use crate::core::route::CompiledRoute;
 use crate::core::route::FALLBACK;
 use crate::routing::guards::{Guard, GuardedRouter, all_layers, has_kinds, has_layers, joined};
@@ -141,7 +142,9 @@ impl Builder<'_> {
                 )
             }
         };
-        let options = self.options(&layers, &*endpoint);
+        let mut options = RouteOptions::new();
+        options.set_is_joined();
+        let options = self.options_of(options, &layers, &*endpoint);
         // The handler reads the captures of its own prefix. If it reads none, the middleware can
         // read those of the guarded prefix.
         let captures = own_captures.filter(|_| options.needs_captures()).unwrap_or(router.captures);

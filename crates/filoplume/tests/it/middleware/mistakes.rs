@@ -38,8 +38,7 @@ fn values_that_can_never_work_are_reported() {
     let app = app()
         .with(BasicAuth::user("", ""))
         .with(BasicAuth::user("ada:lovelace", "sesame"))
-        .with(BearerAuth::tokens([""; 0]))
-        .with(BearerAuth::tokens(["t0ken", ""]))
+        .with(BearerAuth::tokens(["", ""]))
         .with(
             sessions()
                 .cookie_name("the session")
@@ -58,10 +57,9 @@ fn values_that_can_never_work_are_reported() {
         app,
         &expect![[r#"
         the app cannot start:
-          - BasicAuth: the password is empty, so everybody could log in; is the variable set from which it comes?
+          - BasicAuth: the password is empty, so everybody could log in; is the variable set from which it comes? For a key as the name of the user, use `BasicAuth::new`
           - BasicAuth: the name of the user has a colon, but the first colon of credentials begins the password (RFC 7617), so nobody could log in
-          - BearerAuth: there are no tokens, so every request would be refused
-          - BearerAuth: a token is empty; is the variable set from which it comes?
+          - BearerAuth: the token is empty; is the variable set from which it comes?
           - Sessions: `the session` is not a name of a cookie: it can have letters, digits, `-` and `_`
           - Sessions: `https://a.org` is not a domain: write `example.org`, without scheme, port and path
           - Sessions: `admin` is not the path of a cookie: it begins with `/` and has no `;`
@@ -86,10 +84,12 @@ fn values_that_can_work_are_accepted() {
         .with(BasicAuth::user("", "sesame"))
         .with(BasicAuth::new(|_: &Basic| true))
         .with(sessions().domain(".a.example").path("/admin").cookie_name("__Secure-a"))
-        .with(Csrf::new().trust("https://Admin.example:8443/"))
+        .with(Csrf::new().trust("https://Admin.example:8443/").trust("null"))
         .with(MethodOverride::new().header(None))
-        .with(Cors::new().allow_origins::<&str>([]));
-    assert!(app.build().is_ok());
+        .with(Cors::new().allow_origins::<&str>([]))
+        .with(BearerAuth::tokens([""; 0]))
+        .with(BearerAuth::tokens(["t0ken", ""]));
+    app.build().unwrap();
 }
 
 #[test]
@@ -118,6 +118,26 @@ fn two_sessions_share_no_cookie() {
         .nest("/a", Router::new().get("/", || "").with(sessions()))
         .nest("/b", Router::new().get("/", || "").with(sessions()));
     assert!(beside.build().is_ok());
+}
+
+/// Paths of a guarded prefix that no route matches are behind the middleware of several routers, in
+/// an order that nobody wrote.
+#[test]
+fn middleware_that_is_joined_for_a_guard_is_no_mistake() {
+    let api = || {
+        let cors = cors().allow_headers(["content-type"]);
+        Router::new().get("/", || "").with(cors).with(bearer())
+    };
+    let site = Router::new().fallback(|| "a page").with(basic());
+    let module = || Router::new().get("/", || "").with(sessions());
+    let pages = Router::new().fallback(|| "not found").with(sessions());
+    for app in [
+        App::new().merge(site).nest("/api", api()),
+        App::new().merge(pages).nest("/admin", module()),
+        App::new().nest("/a", module()).nest("/a", Router::new().get("/b", || "").with(sessions())),
+    ] {
+        assert!(app.build().is_ok());
+    }
 }
 
 fn cors() -> Cors {

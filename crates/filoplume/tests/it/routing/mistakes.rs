@@ -20,6 +20,7 @@ fn invalid_patterns_are_all_reported_at_once() {
         .get("/{a}/{a}", || "")
         .get("/{a b}", || "")
         .route("/on", on([], || ""))
+        .get("/any/{path:.*}", || "")
         .get("/files/{rest...}", || "")
         .get("/files/**", || "")
         .get("/blog/[slug]", || "")
@@ -40,7 +41,7 @@ fn invalid_patterns_are_all_reported_at_once() {
             the app cannot start:
               - nest "api" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/api"
               - nest "v1/" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/v1"
-              - nest "https://localhost/v2/" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/..", without scheme and host
+              - nest "https://localhost/v2/" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/v2", without scheme and host
               - nest "/api/" (routing/mistakes.rs:_): a prefix cannot end with `/`: write "/api"
               - nest "/" (routing/mistakes.rs:_): a prefix names a path; use `merge` to join routers without a prefix
               - nest "" (routing/mistakes.rs:_): a prefix names a path; use `merge` to join routers without a prefix
@@ -60,12 +61,13 @@ fn invalid_patterns_are_all_reported_at_once() {
               - route "/{a}/{a}" (routing/mistakes.rs:_): two captures have the name `a`
               - route "/{a b}" (routing/mistakes.rs:_): a capture name can contain letters, digits, `_`, `-` and `.`, unlike `a b`
               - `on` (routing/mistakes.rs:_) has no methods, so its handler answers nothing: name its methods, or use `any`
+              - route "/any/{path:.*}" (routing/mistakes.rs:_): a capture cannot have a pattern: write `{path}`; the type of `Path` decides what it can be
               - route "/files/{rest...}" (routing/mistakes.rs:_): the rest is captured by a star: write `{*rest}`
               - route "/files/**" (routing/mistakes.rs:_): captures are written in braces: `{*rest}` instead of `**`
               - route "/blog/[slug]" (routing/mistakes.rs:_): captures are written in braces: `{slug}` instead of `[slug]`; literal brackets are `%5B` and `%5D`
               - route "/docs/[...page]" (routing/mistakes.rs:_): captures are written in braces: `{*page}` instead of `[...page]`; literal brackets are `%5B` and `%5D`
               - route "GET /a" (routing/mistakes.rs:_): a pattern begins with `/`: write "/a", without the method
-              - route "http://localhost/y" (routing/mistakes.rs:_): a pattern begins with `/`: write "/..", without scheme and host
+              - route "http://localhost/y" (routing/mistakes.rs:_): a pattern begins with `/`: write "/y", without scheme and host
               - route "/{x}/{x}" (routing/mistakes.rs:_): two captures have the name `x`
         "#]],
     );

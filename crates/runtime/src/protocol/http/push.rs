@@ -134,13 +134,11 @@ impl Http {
         match pushing.body.next_of_beginning() {
             Ok(None) => {}
             Ok(Some(piece)) => {
-                if !piece.is_empty() {
-                    Pushing::begin(framing, piece.len(), output);
-                    output.extend_from_slice(&piece);
-                    Pushing::end(framing, output);
-                    pushing.sent_at = clock.now();
-                    pushing.body.count(piece.len());
-                }
+                Pushing::begin(framing, piece.len(), output);
+                output.extend_from_slice(&piece);
+                Pushing::end(framing, output);
+                pushing.sent_at = clock.now();
+                pushing.body.count(piece.len());
                 return Step::Pushed { has_more: true };
             }
             Err(error) => return self.push_failed(error),

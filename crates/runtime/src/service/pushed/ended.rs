@@ -45,12 +45,12 @@ pub struct Ended<'e> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome<'e> {
-    /// The senders have finished it, or it was [endless](super::Pushed::endless) and its client has
-    /// left or the server stops.
+    /// The senders have finished it. Or it is [endless](super::Pushed::endless) and was dropped:
+    /// its client has left, the server stops, or nothing of it was sent.
     Complete,
     /// A sender has failed it.
     Failed(&'e io::Error),
-    /// The client has gone before its end, or nothing of it was sent, as for `HEAD`.
+    /// It has an end, and the client has gone before, or nothing of it was sent, as for `HEAD`.
     Gone,
     /// There was no thread for the code that writes it. The client got a `503` in its place.
     Refused(Refusal),

@@ -46,6 +46,7 @@ use bytes::Bytes;
 
 use crate::budget::streams::OpenStream;
 use crate::service::mailbox::{Mailbox, SendQueue};
+use crate::service::panics::note_caught_panic;
 use crate::service::request::Request;
 use ended::Watch;
 pub use ended::{Ended, Outcome};
@@ -228,7 +229,8 @@ impl Pushed {
 
     /// Sends what `next` returns before anything that senders send, until it returns `None`. The
     /// event loop calls it whenever the client has taken what came before, so that a slow client
-    /// holds one piece at most, however much it will get. It must not wait.
+    /// holds one piece at most, however much it will get. It must not wait, and an empty piece ends
+    /// the beginning.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -254,14 +256,26 @@ impl Pushed {
 
     /// Returns the next piece of the beginning, until it is over or the body ends.
     pub(crate) fn next_of_beginning(&mut self) -> io::Result<Option<Bytes>> {
-        let Some(next) = &mut self.beginning else { return Ok(None) };
+        let Some(mut next) = self.beginning.take() else { return Ok(None) };
         let stops = |shared: &Arc<Shared>| shared.queue().is_stopping();
         let is_over = self.options.is_endless && self.shared.as_ref().is_some_and(stops);
-        let piece = if is_over { Ok(None) } else { catch_unwind(AssertUnwindSafe(next)) };
-        if !matches!(piece, Ok(Some(_))) {
-            self.beginning = None;
+        // Also where it is dropped, it is code of the program.
+        let taken = catch_unwind(AssertUnwindSafe(move || {
+            let piece = if is_over { None } else { next() };
+            let piece = piece.filter(|piece| !piece.is_empty())?;
+            Some((piece, next))
+        }));
+        match taken {
+            Ok(Some((piece, next))) => {
+                self.beginning = Some(next);
+                Ok(Some(piece))
+            }
+            Ok(None) => Ok(None),
+            Err(_) => {
+                note_caught_panic();
+                Err(io::Error::other("the beginning of the body panicked"))
+            }
         }
-        piece.map_err(|_| io::Error::other("the beginning of the body panicked"))
     }
 
     /// Calls `tell` when the body has ended, or when nothing of it will be sent. It is for logs,
