@@ -43,8 +43,15 @@ struct Family {
     name: String,
     kind: Kind,
     help: String,
-    /// By their labels, in the order in which they were added.
-    values: Vec<(String, Number)>,
+    /// In the order in which they were added.
+    values: Vec<Sample>,
+}
+
+struct Sample {
+    labels: String,
+    /// The labels in an order that does not depend on how they were given: they tell series apart.
+    series: String,
+    value: Number,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,10 +134,9 @@ impl Samples {
     }
 
     fn add(&mut self, name: &str, kind: Kind, help: &str, of: &[(&str, &str)], value: Number) {
-        // The same labels in another order are the same series.
-        let mut of = of.to_vec();
-        of.sort_unstable();
-        let labels = labels(&of);
+        let mut sorted = of.to_vec();
+        sorted.sort_unstable();
+        let (labels, series) = (labels(of), labels(&sorted));
         let known = self.families.iter().position(|family| family.name == name);
         let index = known.unwrap_or_else(|| {
             let (name, help) = (name.to_owned(), help.to_owned());
@@ -141,10 +147,10 @@ impl Samples {
         if family.kind != kind {
             return self.refuse(format!("`{name}` is a counter and a gauge"));
         }
-        if family.values.iter().any(|(known, _)| *known == labels) {
+        if family.values.iter().any(|known| known.series == series) {
             return self.refuse(format!("`{name}` is there twice with the labels {{{labels}}}"));
         }
-        family.values.push((labels, value));
+        family.values.push(Sample { labels, series, value });
     }
 
     fn refuse(&mut self, mistake: String) {
@@ -158,7 +164,7 @@ impl Samples {
                 Kind::Gauge => "gauge",
             };
             text.family(name, kind_name, help);
-            for (labels, value) in values {
+            for Sample { labels, value, .. } in values {
                 match (kind, *value) {
                     (Kind::Counter, Number::Whole(value)) => text.counter(labels, "", value),
                     (Kind::Gauge, Number::Whole(value)) => text.gauge(labels, value),
@@ -284,7 +290,14 @@ mod tests {
     #[test]
     fn what_would_break_the_text_is_left_out_and_told() {
         type Add = fn(&mut Samples);
-        let rows: [(Add, &str); 11] = [
+        let rows: [(Add, &str); 12] = [
+            (
+                |s| {
+                    s.gauge("x", "", &[("a", "1"), ("b", "2")], 1.0);
+                    s.gauge("x", "", &[("b", "2"), ("a", "1")], 1.0);
+                },
+                "`x` is there twice with the labels {b=\"2\",a=\"1\"}",
+            ),
             (|s| s.gauge("x", "", &[("a", "1"), ("a", "2")], 1.0), "the label `a` twice"),
             (|s| s.gauge("a b", "", &[], 1.0), "`a b` is not a name of a metric"),
             (|s| s.gauge("1a", "", &[], 1.0), "`1a` is not"),
