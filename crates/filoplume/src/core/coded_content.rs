@@ -15,7 +15,6 @@ pub(super) enum CodedContent {
     #[default]
     AsSent,
     /// Middleware decodes it.
-    #[cfg_attr(not(feature = "compression"), expect(dead_code, reason = "nothing decodes"))]
     Decoded,
 }
 

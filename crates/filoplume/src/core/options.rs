@@ -63,6 +63,7 @@ pub struct RouteOptions {
     /// What is collected in memory, unless the route says otherwise.
     collected_bytes_max: u64,
     /// The server's maximum, if the app has set it.
+    #[cfg(feature = "compression")]
     server_bytes_max: Option<u64>,
     coded_content: CodedContent,
     execution: Execution,
@@ -110,6 +111,7 @@ impl RouteOptions {
             takes: Takes::Nothing,
             content_bytes_max: None,
             collected_bytes_max: CONTENT_BYTES_MAX,
+            #[cfg(feature = "compression")]
             server_bytes_max: None,
             coded_content: CodedContent::default(),
             execution: Execution::default(),
@@ -331,10 +333,14 @@ impl RouteOptions {
     /// Applies the server's maximum to contents that are collected, if it is lower.
     pub(crate) fn limit_contents(&mut self, bytes: u64) {
         self.collected_bytes_max = self.collected_bytes_max.min(bytes);
-        self.server_bytes_max = Some(bytes);
+        #[cfg(feature = "compression")]
+        {
+            self.server_bytes_max = Some(bytes);
+        }
     }
 
     /// Returns the server's maximum, if the app has set it.
+    #[cfg(feature = "compression")]
     pub(crate) fn server_bytes_max(&self) -> Option<u64> {
         self.server_bytes_max
     }

@@ -2,7 +2,9 @@
 
 #[cfg(all(unix, feature = "systemd"))]
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+#[cfg(unix)]
+use std::net::SocketAddr;
+use std::net::TcpListener;
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
