@@ -298,7 +298,8 @@ mod tests {
         check_read(
             "name=a&colour=&size=",
             expect![
-                "`colour` is wrong: unknown field `colour`, expected one of `name`, `tag`, `count`, `gift`, `size`"
+                "`colour` is wrong: unknown field `colour`, expected one of `name`, `tag`, \
+                 `count`, `gift`, `size`"
             ],
         );
         #[derive(Debug, Deserialize)]
