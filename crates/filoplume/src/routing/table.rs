@@ -76,6 +76,24 @@ impl Table {
         }
     }
 
+    /// Returns the number of the route that answers this method and path. It is asked before the
+    /// call, for each path that strangers make up, so it looks for redirects only where a fallback
+    /// would answer in their place.
+    #[inline]
+    pub(crate) fn route_of(&self, method: &Method, path: &str) -> Option<u32> {
+        let found = match self.entry_index(path) {
+            Some(number) => self.entries[number].find(method),
+            None => self.find_fallback(method, path)?,
+        };
+        if let Found::Route(number) = found { Some(number) } else { None }
+    }
+
+    #[inline(never)]
+    fn find_fallback(&self, method: &Method, path: &str) -> Option<Found<'_>> {
+        self.fallback_of(path)?;
+        Some(self.find_unmatched(method, path))
+    }
+
     /// Returns the entry that matches a path, unless the path is below a guard and the entry is
     /// not.
     #[inline]
@@ -145,8 +163,7 @@ impl Table {
         if path == "*" {
             return Found::Options { allow: &self.allow };
         }
-        // Looked up before the call, for each path that strangers make up: in linear time, with few
-        // allocations.
+        // In linear time and with few allocations, because strangers make up paths.
         let normal = resolved_normal_form(path);
         if let Some(path) = self.redirect_target(path, normal.as_deref()) {
             return Found::Redirect { path };
@@ -154,9 +171,12 @@ impl Table {
         if let Some(path) = normal.filter(|normal| self.leads_elsewhere(normal, path)) {
             return Found::Redirect { path };
         }
-        self.guards
-            .fallback(path, self.nested_fallback(path).or(self.fallback))
-            .map_or(Found::Nothing, Found::Route)
+        self.fallback_of(path).map_or(Found::Nothing, Found::Route)
+    }
+
+    /// Returns the fallback that answers a path without a route.
+    fn fallback_of(&self, path: &str) -> Option<u32> {
+        self.guards.fallback(path, self.nested_fallback(path).or(self.fallback))
     }
 
     /// Returns the normal form of a path, if that form leads to a different route. A client that

@@ -15,7 +15,7 @@ use crate::core::error::in_one_line;
 use crate::log::log_without_subscriber;
 use crate::middleware::TraceContext;
 use crate::observe::Observer;
-use crate::routing::{Found, NO_ROUTE};
+use crate::routing::NO_ROUTE;
 
 /// An app as a service of the engine, for programs that bind the server themselves:
 ///
@@ -65,13 +65,13 @@ impl Service for AppService {
     #[inline]
     fn plan(&self, request: &mut Request) -> Plan {
         let table = &self.app.table;
-        let plan = match table.find(request.method(), request.path()) {
-            Found::Route(number) => match table.route(number) {
+        let plan = match table.route_of(request.method(), request.path()) {
+            Some(number) => match table.route(number) {
                 Some(route) => route.options.plan(request, number),
                 None => Plan::new(),
             },
             // The call answers it, behind the app's middleware. The content is not needed.
-            _ => Plan::new().streamed().route(NO_ROUTE),
+            None => Plan::new().streamed().route(NO_ROUTE),
         };
         let server_timing = &self.app.server_timing;
         if !server_timing.is_never() && server_timing.measures(request) {
