@@ -11,13 +11,14 @@ use crate::error::ParseError;
 use crate::fields::{HeadParts, Headers};
 use crate::framing::Framing;
 use crate::limits::Limits;
-use crate::request::{RequestHead, parse_if_not_plain, parse_if_plain};
+use crate::request::{RequestHead, parse_if_not_plain, parse_if_plain, parse_request_head};
 use crate::response::{
     ConnectionField, LengthField, write_ok_head, write_refusal, write_refusal_head,
     write_response_head,
 };
 use crate::server::exchange::{CloseReason, Next};
 use crate::server::framing::{MethodKind, RequestFacts};
+use crate::server::partial::PartialHead;
 use crate::syntax::list_members;
 use crate::version::Version;
 
@@ -64,6 +65,8 @@ pub struct ServerConnection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     Head,
+    /// As `Head`, and some of its bytes have arrived.
+    PartialHead(PartialHead),
     Content,
     /// The request was read to its end, or abandoned. If it was abandoned, there is a reason to
     /// close.
@@ -102,6 +105,10 @@ impl ServerConnection {
 
     /// Returns the next head and its length, or `None` if more bytes are needed. It also returns
     /// `None` while a request is in progress, and always after a close was decided.
+    ///
+    /// `input` begins with the bytes of the last call if these were not enough. A head that arrives
+    /// in many pieces is not parsed at each of them, so that its cost stays within a small multiple
+    /// of its length. Then a malformed one is refused a few bytes later than it could be.
     ///
     /// For a request without content, this completes the reading half.
     ///
@@ -144,15 +151,21 @@ impl ServerConnection {
         input: &[u8],
         limits: &Limits,
     ) -> Result<Option<(RequestHead, usize)>, ParseError> {
-        match self.reading {
-            Reading::Head if self.close_reason.is_none() => {}
-            Reading::Refused(error) => return Err(error),
+        let parsed = match &mut self.reading {
+            Reading::Refused(error) => return Err(*error),
+            _ if self.close_reason.is_some() => return Ok(None),
+            Reading::Head => parse_if_not_plain(input, limits),
+            Reading::PartialHead(partial) => {
+                if !partial.is_due(input, limits) {
+                    return Ok(None);
+                }
+                parse_request_head(input, limits)
+            }
             _ => return Ok(None),
-        }
-        let parsed = parse_if_not_plain(input, limits);
+        };
         match &parsed {
             Ok(Some((head, _))) => self.begin(head),
-            Ok(None) => self.note_method(input),
+            Ok(None) => self.note_partial(input),
             Err(error) => {
                 self.note_method(input);
                 self.refuse(*error);
@@ -353,7 +366,8 @@ impl ServerConnection {
     /// losing a message.
     #[inline]
     pub fn is_between_messages(&self) -> bool {
-        self.reading == Reading::Head && self.writing == Writing::Head
+        matches!(self.reading, Reading::Head | Reading::PartialHead(_))
+            && self.writing == Writing::Head
     }
 
     /// Returns whether the request in progress was read completely, or reading has ended for
@@ -401,6 +415,14 @@ impl ServerConnection {
                 Version::Http11 => CloseReason::PeerAsked,
             });
         }
+    }
+
+    #[cold]
+    fn note_partial(&mut self, input: &[u8]) {
+        if self.reading == Reading::Head && !input.is_empty() {
+            self.reading = Reading::PartialHead(PartialHead::new(input));
+        }
+        self.note_method(input);
     }
 
     /// Records the method of an incomplete or malformed head, because a response to `HEAD` has no

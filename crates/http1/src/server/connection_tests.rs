@@ -61,6 +61,36 @@ fn a_plain_head_is_read_as_any_other() {
 }
 
 #[test]
+fn a_head_in_pieces_is_read_once_it_is_whole() {
+    let limits = Limits::default();
+    for head in [GET, POST] {
+        for cut in 1..head.len() {
+            let mut connection = ServerConnection::new();
+            let part = &head.as_bytes()[..cut];
+            assert!(connection.read_head(part, &limits).unwrap().is_none());
+            assert!(connection.is_between_messages(), "{head} cut at {cut}");
+            assert_eq!(
+                connection.read_head(head.as_bytes(), &limits).unwrap().unwrap().1,
+                head.len()
+            );
+            assert!(!connection.is_between_messages());
+        }
+        let mut connection = ServerConnection::new();
+        for end in 0..head.len() {
+            assert!(connection.read_head(&head.as_bytes()[..end], &limits).unwrap().is_none());
+        }
+        assert!(connection.read_head(head.as_bytes(), &limits).unwrap().is_some());
+    }
+}
+
+#[test]
+fn without_input_the_next_head_is_expected_as_before() {
+    let mut connection = ServerConnection::new();
+    assert!(connection.read_head(b"", &Limits::default()).unwrap().is_none());
+    assert_eq!(connection.reading, Reading::Head);
+}
+
+#[test]
 fn no_plain_head_is_read_when_a_head_may_not_come() {
     let limits = Limits::default();
     assert!(!read_both_ways(GET.as_bytes(), |connection| connection.close(CloseReason::Shutdown)));

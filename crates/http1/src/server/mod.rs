@@ -7,6 +7,7 @@
 mod connection;
 mod exchange;
 mod framing;
+mod partial;
 
 pub use crate::server::connection::ServerConnection;
 pub use crate::server::exchange::{CloseReason, Next};
