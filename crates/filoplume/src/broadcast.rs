@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use filoplume_runtime::{pushed, tcp};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 /// A connection that takes bytes without waiting. It is implemented for
 /// [`pushed::Sender`] and [`tcp::Sender`]. An implementation must not block: the other subscribers
@@ -133,11 +133,22 @@ pub struct Delivered {
 /// ```
 pub struct Broadcast<S> {
     slow_clients: SlowClients,
-    list: Arc<Mutex<List<S>>>,
+    shared: Arc<Shared<S>>,
 }
 
-struct List<S> {
-    subscribers: Vec<S>,
+struct Shared<S> {
+    /// Those that get messages. It is locked while one is sent, so that all get the same order.
+    members: Mutex<Vec<S>>,
+    /// Never locked for long: event loops add connections, and must not wait for a message.
+    door: Mutex<Door<S>>,
+}
+
+/// Where connections come in.
+struct Door<S> {
+    /// Those that have come since the last message.
+    newcomers: Vec<S>,
+    /// How many others there are.
+    members: usize,
     totals: Totals,
     /// From this number on, closed connections are removed before another one is added. Otherwise
     /// they would gather while no message is sent.
@@ -169,9 +180,14 @@ impl<S: Subscriber> Broadcast<S> {
     /// Returns an empty list.
     #[must_use]
     pub fn new(slow_clients: SlowClients) -> Self {
-        let list =
-            List { subscribers: Vec::new(), totals: Totals::default(), prune_from: PRUNE_MIN };
-        Self { slow_clients, list: Arc::new(Mutex::new(list)) }
+        let door = Door {
+            newcomers: Vec::new(),
+            members: 0,
+            totals: Totals::default(),
+            prune_from: PRUNE_MIN,
+        };
+        let shared = Shared { members: Mutex::new(Vec::new()), door: Mutex::new(door) };
+        Self { slow_clients, shared: Arc::new(shared) }
     }
 
     /// Sets what happens to slow clients, for messages that are sent through this handle.
@@ -181,40 +197,33 @@ impl<S: Subscriber> Broadcast<S> {
         self
     }
 
-    /// Adds a connection. It is removed when it is closed.
+    /// Adds a connection. It is removed when it is closed. This does not wait for a message that is
+    /// being sent: the connection gets the next one.
     pub fn subscribe(&self, subscriber: S) {
-        let mut list = self.list.lock();
-        if list.subscribers.len() >= list.prune_from {
-            list.subscribers.retain(Subscriber::is_open);
-            list.prune_from = (list.subscribers.len() * 2).max(PRUNE_MIN);
+        let mut door = self.shared.door.lock();
+        if door.len() >= door.prune_from {
+            door.newcomers.retain(Subscriber::is_open);
+            // A message that is being sent removes them as well.
+            if let Some(mut members) = self.shared.members.try_lock() {
+                members.retain(Subscriber::is_open);
+                door.members = members.len();
+            }
+            door.prune_from = (door.len() * 2).max(PRUNE_MIN);
         }
-        list.subscribers.push(subscriber);
+        door.newcomers.push(subscriber);
     }
 
     /// Gives a message to all connections. Messages of several threads reach all connections in the
     /// same order.
     pub fn send(&self, bytes: &Bytes, key: Option<u64>) -> Delivered {
-        let mut delivered = Delivered::default();
-        let key = key.filter(|_| self.slow_clients == SlowClients::Coalesce);
-        let mut list = self.list.lock();
-        list.subscribers.retain(|subscriber| match subscriber.deliver(bytes, key) {
-            Delivery::Sent => {
-                delivered.sent += 1;
-                true
-            }
-            Delivery::Full if self.slow_clients == SlowClients::Disconnect => {
-                subscriber.disconnect();
-                delivered.disconnected += 1;
-                false
-            }
-            Delivery::Full => {
-                delivered.dropped += 1;
-                true
-            }
-            Delivery::Gone => false,
-        });
-        list.totals.add(delivered);
-        delivered
+        let mut turn = self.turn();
+        turn.let_in();
+        turn.send(bytes, key)
+    }
+
+    /// Waits until no other message is sent. It is this caller's turn until the result is dropped.
+    pub(crate) fn turn(&self) -> Turn<'_, S> {
+        Turn { broadcast: self, members: self.shared.members.lock() }
     }
 
     /// Returns whether a client for which too much waits is disconnected.
@@ -224,18 +233,18 @@ impl<S: Subscriber> Broadcast<S> {
 
     /// Counts a client that was disconnected before it was among the others.
     pub(crate) fn count_disconnected(&self) {
-        self.list.lock().totals.disconnected += 1;
+        self.shared.door.lock().totals.disconnected += 1;
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        self.list.lock().totals
+        self.shared.door.lock().totals
     }
 
     /// Returns the number of connections. Connections that were closed since the last message may
     /// be counted.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.list.lock().subscribers.len()
+        self.shared.door.lock().len()
     }
 
     /// Returns whether there is no connection.
@@ -245,9 +254,57 @@ impl<S: Subscriber> Broadcast<S> {
     }
 }
 
+impl<S> Door<S> {
+    fn len(&self) -> usize {
+        self.newcomers.len() + self.members
+    }
+}
+
+/// The right to send the next message.
+pub(crate) struct Turn<'a, S> {
+    broadcast: &'a Broadcast<S>,
+    members: MutexGuard<'a, Vec<S>>,
+}
+
+impl<S: Subscriber> Turn<'_, S> {
+    /// Adds those that have come until now to those that get the message.
+    pub(crate) fn let_in(&mut self) {
+        let mut door = self.broadcast.shared.door.lock();
+        self.members.append(&mut door.newcomers);
+        door.members = self.members.len();
+    }
+
+    /// Gives the message to those that were let in.
+    pub(crate) fn send(mut self, bytes: &Bytes, key: Option<u64>) -> Delivered {
+        let slow_clients = self.broadcast.slow_clients;
+        let key = key.filter(|_| slow_clients == SlowClients::Coalesce);
+        let mut delivered = Delivered::default();
+        self.members.retain(|member| match member.deliver(bytes, key) {
+            Delivery::Sent => {
+                delivered.sent += 1;
+                true
+            }
+            Delivery::Full if slow_clients == SlowClients::Disconnect => {
+                member.disconnect();
+                delivered.disconnected += 1;
+                false
+            }
+            Delivery::Full => {
+                delivered.dropped += 1;
+                true
+            }
+            Delivery::Gone => false,
+        });
+        let mut door = self.broadcast.shared.door.lock();
+        door.members = self.members.len();
+        door.totals.add(delivered);
+        delivered
+    }
+}
+
 impl<S> Clone for Broadcast<S> {
     fn clone(&self) -> Self {
-        Self { slow_clients: self.slow_clients, list: Arc::clone(&self.list) }
+        Self { slow_clients: self.slow_clients, shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -297,5 +354,61 @@ impl Subscriber for tcp::Sender {
 
     fn disconnect(&self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Notes each message.
+    struct Noting {
+        messages: Sender<Bytes>,
+        /// If there is one, delivering waits until it is told to go on.
+        go_on: Option<Receiver<()>>,
+    }
+
+    impl Subscriber for Noting {
+        fn deliver(&self, bytes: &Bytes, _key: Option<u64>) -> Delivery {
+            self.messages.send(bytes.clone()).unwrap();
+            if let Some(go_on) = &self.go_on {
+                go_on.recv_timeout(PATIENCE).unwrap();
+            }
+            Delivery::Sent
+        }
+
+        fn is_open(&self) -> bool {
+            true
+        }
+
+        fn disconnect(&self) {}
+    }
+
+    #[test]
+    fn nobody_waits_for_a_message_that_is_being_sent() {
+        let feed = Broadcast::new(SlowClients::Drop);
+        let ((messages, has_begun), (go_on, told)) = (channel(), channel());
+        feed.subscribe(Noting { messages, go_on: Some(told) });
+        let sends = feed.clone();
+        let sender = thread::spawn(move || sends.send(&Bytes::from("first"), None));
+        assert_eq!(has_begun.recv_timeout(PATIENCE).unwrap(), "first");
+        // Within the sending of the first message.
+        let (messages, received) = channel();
+        for _ in 0..2 * PRUNE_MIN {
+            feed.subscribe(Noting { messages: messages.clone(), go_on: None });
+        }
+        assert_eq!((feed.len(), feed.totals().messages), (1 + 2 * PRUNE_MIN, 0));
+        go_on.send(()).unwrap();
+        assert_eq!(sender.join().unwrap().sent, 1);
+        assert_eq!((feed.len(), feed.totals().messages), (1 + 2 * PRUNE_MIN, 1));
+        go_on.send(()).unwrap();
+        assert_eq!(feed.send(&Bytes::from("second"), None).sent, 1 + 2 * PRUNE_MIN);
+        assert_eq!(received.try_iter().collect::<Vec<_>>(), vec!["second"; 2 * PRUNE_MIN]);
     }
 }

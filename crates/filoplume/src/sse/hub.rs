@@ -46,6 +46,7 @@ pub struct Hub {
     replay: usize,
     capacity: usize,
     keep_alive: Duration,
+    /// Never locked for long: event loops take what clients have missed.
     recent: Arc<Mutex<Recent>>,
     #[cfg(feature = "redis")]
     joined: Option<Arc<Membership>>,
@@ -68,6 +69,19 @@ const PIECE_BYTES: usize = 32 * 1024;
 impl Recent {
     fn new(prefix: u128) -> Self {
         Self { events: VecDeque::new(), removed: 0, prefix, number: 0 }
+    }
+
+    fn next_id(&mut self) -> String {
+        self.number += 1;
+        format!("{:x}-{}", self.prefix, self.number)
+    }
+
+    fn keep(&mut self, id: String, event: Bytes, events_max: usize) {
+        while self.events.len() >= events_max {
+            self.events.pop_front();
+            self.removed += 1;
+        }
+        self.events.push_back((id, event));
     }
 
     /// Returns how many events there were up to the one with this ID, or up to the first kept one
@@ -264,21 +278,19 @@ impl Hub {
             self.pass_on(&event);
             return self.broadcast.send(&event.encode(), event.key_hash());
         }
-        let mut recent = self.recent.lock();
+        let mut turn = self.broadcast.turn();
         if !event.has_id() {
-            recent.number += 1;
-            event.set_valid_id(format!("{:x}-{}", recent.prefix, recent.number));
+            event.set_valid_id(self.recent.lock().next_id());
         }
-        let bytes = event.encode();
-        while recent.events.len() >= self.replay {
-            recent.events.pop_front();
-            recent.removed += 1;
+        let (bytes, id) = (event.encode(), event.id_text().unwrap_or_default().to_owned());
+        {
+            let mut recent = self.recent.lock();
+            recent.keep(id, bytes.clone(), self.replay);
+            // With the lock: those that come later find the event among the kept ones.
+            turn.let_in();
         }
-        let id = event.id_text().unwrap_or_default().to_owned();
-        recent.events.push_back((id, bytes.clone()));
-        // Sent with the lock, so that all clients get the events in the order of the kept ones.
         self.pass_on(&event);
-        self.broadcast.send(&bytes, event.key_hash())
+        turn.send(&bytes, event.key_hash())
     }
 
     /// Sends an event to other instances.
@@ -354,11 +366,7 @@ mod tests {
 
     fn kept(recent: &mut Recent, events: std::ops::Range<u32>, replay: usize) {
         for number in events {
-            if recent.events.len() == replay {
-                recent.events.pop_front();
-                recent.removed += 1;
-            }
-            recent.events.push_back((number.to_string(), Bytes::from(format!("{number};"))));
+            recent.keep(number.to_string(), Bytes::from(format!("{number};")), replay);
         }
     }
 
@@ -381,5 +389,24 @@ mod tests {
         assert_eq!(recent.piece_behind(begin).unwrap().len(), 1, "two are too long for a piece");
         recent.events.push_back(("long".to_owned(), vec![b'x'; 3 * PIECE_BYTES].into()));
         assert_eq!(recent.piece_behind(begin + 3).unwrap().len(), 1, "one is never too long");
+    }
+
+    #[test]
+    fn a_client_that_catches_up_does_not_wait_for_an_event_that_is_being_sent() {
+        let hub = Hub::new().replay(10);
+        hub.send("first");
+        let (sender, _body) = pushed::channel();
+        let (broadcast, recent) = (hub.broadcast.clone(), Arc::clone(&hub.recent));
+        let mut missed =
+            CatchUp { broadcast, recent, count: 0, sender: Some(sender), has_begun: false };
+        // This thread is in the midst of sending an event.
+        let mut turn = hub.broadcast.turn();
+        hub.recent.lock().keep("second".to_owned(), "second;".into(), 10);
+        turn.let_in();
+        let history = missed.next().unwrap();
+        assert!(history.ends_with(b"data: first\n\nsecond;"), "{history:?}");
+        assert_eq!((missed.next(), hub.clients()), (None, 1));
+        assert_eq!(turn.send(&"second;".into(), None).sent, 0, "it has got this one");
+        assert_eq!(hub.send("third").sent, 1);
     }
 }
