@@ -118,10 +118,12 @@ impl App {
             log_address(url);
         }
         let _redirects = redirects.map(Redirects::start).transpose()?;
-        server.spawn(service).map_err(start_up)?;
+        // In a hot restart the old process ends when its app is taken over, and takes what is not
+        // yet taken over with it. So the app comes last.
         if let Some(beside) = &mut beside {
             beside.start()?;
         }
+        server.spawn(service).map_err(start_up)?;
         #[cfg(unix)]
         server.notify_systemd().map_err(start_up)?;
         server.wait();
@@ -248,10 +250,11 @@ impl App {
             return Err(Error::start_up("the app has no TCP address to listen on"));
         };
         let redirects = redirects.map(Redirects::start).transpose()?;
-        server.spawn(service).map_err(start_up)?;
+        // Before the app, as in `listen_on`.
         if let Some(beside) = &mut beside {
             beside.start()?;
         }
+        server.spawn(service).map_err(start_up)?;
         Ok(RunningApp { server, local_addr, url, redirects, beside })
     }
 }

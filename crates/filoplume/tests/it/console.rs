@@ -414,3 +414,34 @@ fn a_new_process_takes_over_a_console_with_its_own_address() {
     assert!(Viewer::connect(address).is_accepted(), "the old one's end does not end it");
     new.shutdown();
 }
+
+/// As with `App::listen`, whose process ends as soon as its app is taken over.
+#[cfg(unix)]
+#[test]
+fn an_old_process_that_ends_at_once_does_not_take_the_console_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |address: &str, of_console: &str, of_metrics: &str| {
+        App::new()
+            .get("/", || "hi")
+            .console("/console", console().address(of_console))
+            .metrics_on(of_metrics, "/metrics")
+            .hot_restart(folder.path().join("app.sock"))
+            .start(address)
+    };
+    let any = "127.0.0.1:0";
+    let mut old = start(any, any, any).unwrap();
+    let addresses = [old.local_addr(), old.console_addr().unwrap(), old.metrics_addr().unwrap()];
+    let [app, of_console, of_metrics] = addresses.map(|address| address.to_string());
+    for round in 0..20 {
+        let ends = thread::spawn(move || {
+            old.wait();
+            drop(old);
+        });
+        let new = start(&app, &of_console, &of_metrics);
+        old = new.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+        ends.join().unwrap();
+        assert!(addresses.iter().all(|address| TcpStream::connect(address).is_ok()));
+    }
+    assert!(Viewer::connect(addresses[1]).next().is_some());
+    old.shutdown();
+}

@@ -105,13 +105,14 @@ impl Engine {
             }
             state.lame_duck = Some(LameDuck { until: Instant::now() + lame_duck, drain_timeout });
         }
+        self.begin_to_stop();
+        self.wake_loops();
+        // Last, because a log whose reader has stopped blocks.
         tracing::info!(
             phase = "lame duck",
             time = ?lame_duck,
             "stopping: readiness says no, requests are still answered"
         );
-        self.begin_to_stop();
-        self.wake_loops();
     }
 
     /// Stops accepting, and lets exchanges that have begun finish within `timeout`. A second call
@@ -125,11 +126,15 @@ impl Engine {
                 state.drain_deadline = Some(deadline);
             }
         }
-        if !self.lifecycle.is_draining.swap(true, Ordering::SeqCst) {
-            tracing::info!(phase = "draining", ?timeout, "shutting down");
+        let is_first = !self.lifecycle.is_draining.swap(true, Ordering::SeqCst);
+        if is_first {
             self.begin_to_stop();
         }
         self.wake_loops();
+        if is_first {
+            // Last, as above.
+            tracing::info!(phase = "draining", ?timeout, "shutting down");
+        }
     }
 
     /// Begins to drain if the lame-duck time has passed.

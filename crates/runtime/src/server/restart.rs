@@ -73,7 +73,7 @@ impl Restart {
             Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => {
                 return Ok((Self { path, predecessor: None }, Vec::new()));
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(at_path(&path, &error)),
         };
         check_user(&stream)?;
         stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
@@ -113,7 +113,7 @@ impl Restart {
                 })?;
                 UnixListener::from(control)
             }
-            None => bind_control(&self.path)?,
+            None => bind_control(&self.path).map_err(|error| at_path(&self.path, &error))?,
         };
         // A read timeout of the old process would apply to this one as well.
         control.set_nonblocking(false)?;
@@ -144,6 +144,11 @@ fn bind_control(path: &Path) -> io::Result<UnixListener> {
     let listener = bind_unix_listener(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Says which file an error is about.
+fn at_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("control socket {}: {error}", path.display()))
 }
 
 /// Fails if the peer runs as another user.
@@ -206,7 +211,10 @@ fn offer(engine: &Engine, mut stream: &UnixStream, control: &UnixListener) -> io
     send_socket(stream, control.as_fd(), true)?;
     let connections = engine.counters.connections.get();
     send_end(stream, usize::try_from(connections).unwrap_or(usize::MAX))?;
-    expect(stream, READY)?;
+    expect(stream, READY).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it ended before it served"),
+        _ => error,
+    })?;
     if engine.is_draining() {
         return Err(io::Error::other("this server is draining already"));
     }
