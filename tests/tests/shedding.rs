@@ -294,8 +294,8 @@ fn silent_streams_of_the_client_with_most_connections_make_room() {
             let config = full(48, loops).connections_per_client_max(100);
             let server =
                 TestServer::behind_proxy(config, move |request: Request| streams.answer(request));
-            // One client has a quarter, one has more, and one has most.
-            let mut clients: Vec<(usize, Client)> = [(1, 12), (2, 13), (3, 23)]
+            // One client has its share, one has more, and one has most.
+            let mut clients: Vec<(usize, Client)> = [(1, 8), (2, 9), (3, 31)]
                 .into_iter()
                 .flat_map(|(number, count)| (0..count).map(move |_| number))
                 .map(|number| (number, client_of(&server, number)))
@@ -320,6 +320,25 @@ fn silent_streams_of_the_client_with_most_connections_make_room() {
             assert!((8..=10).contains(&most), "{most}: {stream:?}, {loops} loops");
         }
     }
+}
+
+/// Each of them has much less than a quarter of all connections.
+#[test]
+fn silent_streams_of_several_clients_keep_nobody_out() {
+    let streams = Streams::default();
+    let config = full(60, 1).connections_per_client_max(100);
+    let server = TestServer::behind_proxy(config, move |request: Request| streams.answer(request));
+    let numbers = (0..60).map(|number| number % 6 + 1);
+    let mut clients: Vec<Client> = numbers.map(|number| client_of(&server, number)).collect();
+    for client in &mut clients {
+        open_stream(client, STREAMS[1]);
+    }
+    for _ in 0..10 {
+        let mut new = client_of(&server, 7);
+        new.send("GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
+        assert_eq!(new.response().status, 200);
+    }
+    assert!(server.metrics().connections_shed > 0);
 }
 
 /// Asks its service for `/gate` when it is opened, and sends the answer.

@@ -36,8 +36,15 @@ const UNFINISHED_MIN: Duration = Duration::from_secs(1);
 /// The last bytes of a response normally arrive within a few round trips.
 const LINGER_MIN: Duration = Duration::from_secs(1);
 
-/// A client loses silent streams if it has more than one in this many of all connections.
-const CLIENT_SHARE: usize = 4;
+/// A client loses silent streams if it has more than one in this many of all connections, and more
+/// than a few. Whoever has some addresses could otherwise fill the server with streams.
+const CLIENT_SHARE: usize = 64;
+
+/// As many connections as the tabs of a browser may have.
+const CLIENT_FEW: usize = 8;
+
+/// A small server is shared by fewer clients: no share is more than one in this many.
+const CLIENT_SHARE_OF_FEW: usize = 4;
 
 /// A scan selects one in `CANDIDATES_SHARE` connections, and at least `CANDIDATES_MIN`.
 const CANDIDATES_SHARE: usize = 32;
@@ -227,12 +234,28 @@ impl Connection {
     /// Returns how many connections its client has, if these are more than its share.
     fn beyond_share(&self, engine: &Engine) -> Option<usize> {
         let connections = self.account.client()?.connections();
-        let share = (engine.connections_max / CLIENT_SHARE).max(1);
-        (connections > share).then_some(connections)
+        (connections > share_of(engine.connections_max)).then_some(connections)
     }
 
     /// Returns whether the peer is slower than peers may be while a resource is scarce.
     pub(crate) fn is_slow(&self, config: &ServerConfig, now: Instant) -> bool {
         self.rank(config, now).is_some_and(|(rank, _)| rank == Rank::Slow)
+    }
+}
+
+/// Returns how many connections a client may have that loses no silent streams.
+fn share_of(connections_max: usize) -> usize {
+    let share = (connections_max / CLIENT_SHARE).max(CLIENT_FEW);
+    share.min(connections_max / CLIENT_SHARE_OF_FEW).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_small_part_of_a_large_server_and_a_quarter_of_a_small_one() {
+        let shares = [1, 4, 20, 48, 300, 1024, 65_536].map(share_of);
+        assert_eq!(shares, [1, 1, 5, 8, 8, 16, 1024]);
     }
 }
