@@ -255,6 +255,8 @@ mod tests {
         counts.begin(0).unwrap().end(404);
         let read = counts.read(0);
         assert_eq!((read.active(), read.statuses), (1, vec![(404, 1)]));
+        counts.begin(0).unwrap().end(200);
+        assert_eq!(counts.read(0).statuses, [(200, 1), (404, 1)], "in the order of the statuses");
         // Routes that do not exist are ignored.
         assert!(counts.begin(1).is_none());
     }

@@ -159,4 +159,11 @@ mod tests {
         }
         assert_eq!(Histogram::default().read().quantile(0.5), None);
     }
+
+    #[test]
+    fn the_median_of_three_is_the_second() {
+        let histogram = Histogram::default();
+        [1, 2, 9].into_iter().for_each(|ms| histogram.add(Duration::from_millis(ms), 1));
+        assert_eq!(histogram.read().quantile(0.5), Some(Duration::from_millis(2)));
+    }
 }

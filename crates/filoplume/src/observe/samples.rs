@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn what_would_break_the_text_is_left_out_and_told() {
         type Add = fn(&mut Samples);
-        let rows: [(Add, &str); 12] = [
+        let rows: [(Add, &str); 14] = [
             (
                 |s| {
                     s.gauge("x", "", &[("a", "1"), ("b", "2")], 1.0);
@@ -299,6 +299,17 @@ mod tests {
                 "`x` is there twice with the labels {b=\"2\",a=\"1\"}",
             ),
             (|s| s.gauge("x", "", &[("a", "1"), ("a", "2")], 1.0), "the label `a` twice"),
+            (
+                |s| s.gauge("x", "", &[("a", "1"), ("b", "1"), ("b", "2")], 1.0),
+                "the label `b` twice",
+            ),
+            (
+                |s| {
+                    s.gauge("first", "", &[("-", "")], 1.0);
+                    s.gauge("second", "", &[("-", "")], 1.0);
+                },
+                "of `first`",
+            ),
             (|s| s.gauge("a b", "", &[], 1.0), "`a b` is not a name of a metric"),
             (|s| s.gauge("1a", "", &[], 1.0), "`1a` is not"),
             (|s| s.gauge("", "", &[], 1.0), "`` is not"),
@@ -345,5 +356,12 @@ mod tests {
         collectors.write(&mut text);
         let text = text.finish();
         assert!(text.contains("before 1\n") && text.contains("after 2\n"), "{text}");
+    }
+
+    #[test]
+    fn a_name_may_begin_with_one_underscore() {
+        let (text, mistake) = text_of(|samples| samples.gauge("_x", "", &[("_y", "1")], 1.0));
+        assert_eq!(mistake, None);
+        assert!(text.contains("\n_x{_y=\"1\"} 1\n"), "{text}");
     }
 }

@@ -164,7 +164,18 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
+    use super::super::histogram::Histogram;
     use super::*;
+
+    #[test]
+    fn a_phase_has_a_series_once_a_request_spent_more_than_the_least_time_in_it() {
+        let histogram = Histogram::default();
+        assert!(!is_worth_a_series(&histogram.read()));
+        histogram.add(PHASE_MIN, 1);
+        assert!(!is_worth_a_series(&histogram.read()));
+        histogram.add(PHASE_MIN + Duration::from_nanos(1), 1);
+        assert!(is_worth_a_series(&histogram.read()));
+    }
 
     #[test]
     fn a_text_is_returned_again_until_it_is_old() {

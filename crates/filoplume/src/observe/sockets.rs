@@ -45,3 +45,28 @@ impl SocketCounts {
         text.counter("", "direction=\"sent\"", self.sent.load(Ordering::Relaxed));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_sockets_are_not_open_and_each_direction_is_counted() {
+        let counts = SocketCounts::default();
+        (0..3).for_each(|_| counts.open_one());
+        counts.close_one();
+        counts.receive(5);
+        counts.send_one();
+        let mut text = OpenMetrics::with_capacity(0);
+        counts.write(&mut text);
+        let text = text.finish();
+        for line in [
+            "filoplume_websockets 2",
+            "filoplume_websockets_opened_total 3",
+            "filoplume_websocket_messages_total{direction=\"received\"} 5",
+            "filoplume_websocket_messages_total{direction=\"sent\"} 1",
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line}: {text}");
+        }
+    }
+}
