@@ -359,6 +359,7 @@ impl Subscriber for tcp::Sender {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
     use std::time::Duration;
@@ -410,5 +411,49 @@ mod tests {
         go_on.send(()).unwrap();
         assert_eq!(feed.send(&Bytes::from("second"), None).sent, 1 + 2 * PRUNE_MIN);
         assert_eq!(received.try_iter().collect::<Vec<_>>(), vec!["second"; 2 * PRUNE_MIN]);
+    }
+
+    /// A connection that takes nothing, and counts what it is asked.
+    #[derive(Default)]
+    struct Slow {
+        looked_at: AtomicUsize,
+        disconnected: AtomicUsize,
+    }
+
+    impl Subscriber for Arc<Slow> {
+        fn deliver(&self, _: &Bytes, _: Option<u64>) -> Delivery {
+            Delivery::Full
+        }
+
+        fn is_open(&self) -> bool {
+            self.looked_at.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+
+        fn disconnect(&self) {
+            self.disconnected.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_slow_connection_is_ended_removed_and_counted() {
+        let feed = Broadcast::new(SlowClients::Disconnect);
+        let slow = Arc::<Slow>::default();
+        feed.subscribe(Arc::clone(&slow));
+        let delivered = feed.send(&Bytes::from("news"), None);
+        assert_eq!((delivered.disconnected, feed.len()), (1, 0));
+        assert_eq!(slow.disconnected.load(Ordering::Relaxed), 1);
+        let Totals { messages, sent, dropped, disconnected } = feed.totals();
+        assert_eq!((messages, sent, dropped, disconnected), (1, 0, 0, 1));
+    }
+
+    /// Looking at all of them for each new one would cost the square of their number.
+    #[test]
+    fn open_connections_are_looked_at_each_time_their_number_has_doubled() {
+        let feed = Broadcast::new(SlowClients::Drop);
+        let slow = Arc::<Slow>::default();
+        (0..=4 * PRUNE_MIN).for_each(|_| feed.subscribe(Arc::clone(&slow)));
+        let looks = slow.looked_at.load(Ordering::Relaxed);
+        assert_eq!(looks, PRUNE_MIN + 2 * PRUNE_MIN + 4 * PRUNE_MIN);
     }
 }

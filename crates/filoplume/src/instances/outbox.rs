@@ -206,4 +206,15 @@ mod tests {
         assert_eq!(published(outbox.next()), [3, 4]);
         assert!(matches!(outbox.next(), Work::End));
     }
+
+    #[test]
+    fn what_was_dropped_while_redis_was_away_leaves_its_room() {
+        let (outbox, counts) = (Outbox::default(), Arc::new(Counts::default()));
+        outbox.push(post(&counts, OUTBOX_BYTES_MAX - MESSAGE_OVERHEAD));
+        outbox.away();
+        outbox.connected();
+        outbox.push(post(&counts, 1));
+        assert_eq!(counts.read().dropped, 1);
+        assert_eq!(published(outbox.next()), [1]);
+    }
 }

@@ -391,20 +391,46 @@ mod tests {
         assert_eq!(recent.piece_behind(begin + 3).unwrap().len(), 1, "one is never too long");
     }
 
+    /// Returns a client that needs the first of two kept events, and the hub.
+    fn catching_up() -> (Hub, CatchUp, pushed::Pushed) {
+        let hub = Hub::new().replay(2);
+        hub.send("one");
+        let (sender, body) = pushed::channel();
+        let (broadcast, recent) = (hub.broadcast.clone(), Arc::clone(&hub.recent));
+        let missed =
+            CatchUp { broadcast, recent, count: 0, sender: Some(sender), has_begun: false };
+        (hub, missed, body)
+    }
+
+    #[test]
+    fn a_client_that_has_not_begun_to_catch_up_is_not_slow() {
+        let (hub, mut missed, _body) = catching_up();
+        (0..3).for_each(|_| _ = hub.send("more"));
+        assert!(missed.next().is_some(), "it gets what is kept");
+        assert!(missed.next().is_none() && missed.sender.is_none());
+        assert_eq!((hub.clients(), hub.broadcast.totals().disconnected), (1, 0));
+    }
+
+    #[test]
+    fn a_client_that_falls_behind_while_it_catches_up_is_disconnected_and_counted() {
+        let (hub, mut missed, _body) = catching_up();
+        assert!(missed.next().is_some());
+        (0..3).for_each(|_| _ = hub.send("more"));
+        assert!(missed.next().is_none() && missed.sender.is_none(), "its stream ends");
+        assert_eq!((hub.clients(), hub.broadcast.totals().disconnected), (0, 1));
+    }
+
     #[test]
     fn a_client_that_catches_up_does_not_wait_for_an_event_that_is_being_sent() {
-        let hub = Hub::new().replay(10);
-        hub.send("first");
-        let (sender, _body) = pushed::channel();
-        let (broadcast, recent) = (hub.broadcast.clone(), Arc::clone(&hub.recent));
-        let mut missed =
-            CatchUp { broadcast, recent, count: 0, sender: Some(sender), has_begun: false };
+        let (hub, mut missed, _body) = catching_up();
         // This thread is in the midst of sending an event.
         let mut turn = hub.broadcast.turn();
-        hub.recent.lock().keep("second".to_owned(), "second;".into(), 10);
+        hub.recent.lock().keep("second".to_owned(), "second;".into(), 2);
         turn.let_in();
         let history = missed.next().unwrap();
-        assert!(history.ends_with(b"data: first\n\nsecond;"), "{history:?}");
+        assert!(history.ends_with(b"data: one
+
+second;"), "{history:?}");
         assert_eq!((missed.next(), hub.clients()), (None, 1));
         assert_eq!(turn.send(&"second;".into(), None).sent, 0, "it has got this one");
         assert_eq!(hub.send("third").sent, 1);
