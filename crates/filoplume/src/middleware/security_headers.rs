@@ -482,4 +482,10 @@ mod tests {
         let preload = of(SecurityHeaders::new().hsts_preload(year));
         assert_eq!(preload.as_deref(), Some("max-age=31536000; includeSubDomains; preload"));
     }
+
+    #[test]
+    fn frame_ancestors_are_found_in_any_case() {
+        let all = SecurityHeaders::new().content_security_policy("Frame-Ancestors 'self'");
+        assert_eq!(value(&all, "content-security-policy"), Some("Frame-Ancestors 'self'"));
+    }
 }

@@ -483,4 +483,10 @@ mod tests {
             assert_eq!(headers.get_str("etag"), Some(after));
         }
     }
+
+    #[test]
+    fn a_level_beyond_the_last_one_is_the_last() {
+        let gzip = |level| Compression::new().gzip_level(level).levels.gzip;
+        assert_eq!((gzip(0), gzip(1), gzip(9), gzip(200)), (1, 1, 9, 9));
+    }
 }

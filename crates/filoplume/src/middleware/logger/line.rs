@@ -203,6 +203,13 @@ mod tests {
     }
 
     #[test]
+    fn a_response_without_bytes_has_a_dash_in_the_combined_format() {
+        let request = request("/", "curl/8");
+        let line = Entry { bytes: Some(0), ..entry(&request, None) }.to_combined();
+        assert!(line.contains("\" 200 - \""), "{line}");
+    }
+
+    #[test]
     fn json_lines_have_a_time_and_omit_unknown_fields() {
         let request = request("/a", "curl/8");
         assert_eq!(

@@ -219,3 +219,26 @@ fn middleware_reads_no_more_than_the_limit_of_what_is_refused() {
         assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"), "{length}");
     }
 }
+
+#[test]
+fn a_form_of_just_the_longest_length_and_with_space_behind_its_type_is_searched() {
+    let form = "_method=DELETE";
+    let of = |bytes_max| {
+        let limited = MethodOverride::new().form_bytes_max(bytes_max);
+        let app = App::new().post("/", || "posted").delete("/", || "deleted").with(limited);
+        let client = app.test();
+        let request = client.post("/").header("content-type", &format!("{FORM} ;charset=a"));
+        request.body(form).send().text().to_owned()
+    };
+    let length = form.len() as u64;
+    assert_eq!((of(length), of(length - 1)), ("deleted".to_owned(), "posted".to_owned()));
+}
+
+#[test]
+fn a_post_cannot_be_made_a_get_by_any_setting() {
+    let all = MethodOverride::new().methods([Method::GET, Method::PUT]);
+    let app = App::new().get("/", || "got").put("/", || "put").with(all);
+    let client = app.test();
+    client.post("/?_method=PUT").send().assert_text("put");
+    client.post("/?_method=GET").send().assert_status(400);
+}

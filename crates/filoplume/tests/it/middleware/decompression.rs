@@ -428,3 +428,25 @@ proptest! {
         prop_assert!(is_decoded || matches!(answer.status().as_u16(), 400 | 413), "{answer:?}");
     }
 }
+
+#[test]
+fn a_content_of_just_the_longest_length_is_decoded() {
+    let coded = encoded("gzip", b"hi");
+    for (bytes_max, status) in [(coded.len(), 200), (coded.len() - 1, 413)] {
+        let app =
+            App::new().post("/", copied).with(Decompression::new().bytes_max(bytes_max as u64));
+        let client = app.test();
+        let request = client.post("/").header("content-encoding", "gzip");
+        request.body(coded.clone()).send().assert_status(status);
+    }
+}
+
+#[test]
+fn a_content_without_bytes_has_no_coding() {
+    let app = App::new()
+        .post("/", |request: Request| format!("{:?}", request.header("content-encoding")))
+        .with(Decompression::new());
+    let client = app.test();
+    let request = client.post("/").header("content-encoding", "gzip");
+    request.body("").send().assert_text("None");
+}
