@@ -1,6 +1,8 @@
 //! The test client: what it sends, what it keeps, and the messages of its assertions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use expect_test::{Expect, expect};
 use filoplume::Peer;
@@ -163,11 +165,16 @@ fn a_client_can_keep_no_cookies() {
 
 #[test]
 fn redirects_are_followed_as_a_browser_does() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
     let app = App::new()
         .post("/303", || Redirect::to("/end?x=1"))
         .put("/307", || Redirect::temporary("http://localhost/end"))
         .post("/302", || (StatusCode::FOUND, [("location", "end")], "moved"))
-        .get("/loop", || Redirect::to("/loop"))
+        .get("/loop", move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Redirect::to("/loop")
+        })
         .get("/away", || Redirect::to("//evil.example/"))
         .route(
             "/end",
@@ -202,6 +209,7 @@ fn redirects_are_followed_as_a_browser_does() {
     assert!(
         panic.downcast_ref::<String>().unwrap().starts_with("redirected more often than 2 times")
     );
+    assert_eq!(asked.load(Ordering::Relaxed), 3, "the first request and two redirects");
 }
 
 #[test]
