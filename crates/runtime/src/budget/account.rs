@@ -204,7 +204,9 @@ mod tests {
         assert_eq!(used(), 100);
         other.set(&account, 5000);
         assert_eq!(used(), 5000, "existing bytes are counted");
-        assert!(!other.try_set(5001) && other.try_set(50));
+        other.set(&account, 4000);
+        assert_eq!(used(), 4000, "and fewer are given back");
+        assert!(!other.try_set(4001) && other.try_set(50));
         drop(other);
         assert_eq!(used(), 0);
     }

@@ -82,4 +82,12 @@ mod tests {
         assert!((9..=13).contains(&freed.retry_after(100_000_000, Duration::from_secs(140))));
         assert_eq!(freed.retry_after(1 << 30, Duration::from_secs(200)), 1, "long ago");
     }
+
+    #[test]
+    fn a_time_that_was_read_before_that_of_another_thread_loses_nothing() {
+        let mut freed = Freed::default();
+        freed.note(1000, Duration::from_secs(40));
+        freed.note(0, Duration::from_secs(39));
+        assert_eq!(freed.retry_after(1000, Duration::from_secs(40)), 29);
+    }
 }

@@ -405,6 +405,16 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_that_asks_again_is_registered_once() {
+        let permits = Permits::new("database", 1);
+        let _taken = permits.try_take(None).unwrap();
+        let waiter = Waiter::new(&permits, 1);
+        waiter.ask();
+        waiter.ask();
+        assert_eq!(permits.0.state.lock().waiting.len(), 1);
+    }
+
+    #[test]
     fn a_new_request_does_not_overtake_waiters() {
         let permits = Permits::new("database", 1);
         let first = permits.try_take(None).unwrap();

@@ -220,7 +220,9 @@ mod tests {
     #[test]
     fn connections_of_a_raw_service_may_hold_all_threads() {
         let streams = Streams::new(16);
-        let open: Vec<_> = (0..16).map(|_| streams.open_lasting(None, true).unwrap()).collect();
+        let mut open: Vec<_> = (0..15).map(|_| streams.open_lasting(None, true).unwrap()).collect();
+        assert!(!open[0].is_pressed());
+        open.push(streams.open_lasting(None, true).unwrap());
         assert!(open[0].is_pressed());
         drop(open.into_iter().next());
         let open = streams.open_lasting(None, true).unwrap();
@@ -275,5 +277,13 @@ mod tests {
         drop(first);
         assert!(streams.open(connection("192.0.2.1").as_ref()).is_some());
         drop(second);
+    }
+
+    #[test]
+    fn each_client_may_hold_a_thread_however_few_there_are() {
+        let streams = Streams::new(4);
+        let client = Arc::new(Clients::new(100)).admit("192.0.2.1".parse().unwrap()).unwrap();
+        let first = streams.open(client.as_ref());
+        assert!(first.is_some() && streams.open(client.as_ref()).is_none());
     }
 }

@@ -220,3 +220,50 @@ fn receive_connection(
     let accepted = Accepted { transport, peer, entry, counts_for: CountsFor::Nobody };
     Ok(Resumed { accepted, leftover, head_ends_in })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Sends one header with a socket, and returns what is received.
+    fn passed(header: &[u8; HEADER_BYTES]) -> io::Result<Item> {
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let (old, mut new) = UnixStream::pair().unwrap();
+        send(&old, header, Some(socket.as_fd())).unwrap();
+        drop(old);
+        receive(&mut new)
+    }
+
+    #[test]
+    fn another_format_is_refused_before_anything_is_read_from_it() {
+        let mut header = header_of(LISTENER);
+        assert!(matches!(passed(&header), Ok(Item::Listener(_))));
+        header[3] = FORMAT + 1;
+        assert_eq!(passed(&header).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn more_unused_bytes_than_a_connection_can_have_are_refused() {
+        let mut header = header_of(CONNECTION);
+        let length = u32::try_from(LEFTOVER_MAX + 1).unwrap();
+        header[8..12].copy_from_slice(&length.to_le_bytes());
+        assert_eq!(passed(&header).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_head_has_a_deadline_only_if_it_has_begun() {
+        let head_ends_in = |flags: u8| {
+            let mut header = header_of(CONNECTION);
+            header[1] = flags;
+            header[28..32].copy_from_slice(&1500_u32.to_le_bytes());
+            match passed(&header).unwrap() {
+                Item::Connection(resumed) => resumed.head_ends_in,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(head_ends_in(0), None);
+        assert_eq!(head_ends_in(HAS_BEGUN), Some(Duration::from_millis(1500)));
+    }
+}

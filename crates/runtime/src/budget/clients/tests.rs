@@ -118,6 +118,7 @@ fn private_addresses_are_counted_only_if_every_client_is() {
         ("172.32.0.1", false),
         ("192.168.1.1", true),
         ("169.254.1.1", true),
+        ("100.63.255.255", false),
         ("100.64.0.1", true),
         ("100.127.255.255", true),
         ("100.128.0.1", false),

@@ -160,3 +160,24 @@ fn a_folder_that_does_not_exist_is_an_error() {
     assert!(matches!(create(&space, Some(5), None), Err(SpoolError::Failed(_))));
     assert_eq!(*space.reserved.lock(), 0);
 }
+
+fn client() -> Arc<ClientConnection> {
+    let clients = Arc::new(Clients::new(100));
+    clients.admit("192.0.2.1".parse().unwrap()).unwrap().unwrap()
+}
+
+#[test]
+fn what_does_not_fit_into_the_space_does_not_count_for_its_client() {
+    let (space, client) = (space(100), client());
+    let _others = create(&space, Some(90), None).unwrap();
+    assert!(matches!(create(&space, Some(20), Some(&client)), Err(SpoolError::Full)));
+    assert_eq!(client.spooled(), 0);
+}
+
+#[test]
+fn a_client_beyond_its_share_is_told_to_wait_although_there_is_space() {
+    let (space, client) = (space(4 << 30), client());
+    create(&space, None, None).unwrap().append(b"1").unwrap();
+    assert_eq!(space.retry_after(Some(2 << 30), None), 1, "others have space for it");
+    assert_eq!(space.retry_after(Some(2 << 30), Some(&client)), 60);
+}

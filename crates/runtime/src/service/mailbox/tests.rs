@@ -156,3 +156,21 @@ fn bytes_beyond_the_budget_are_refused_until_the_peer_reads() {
     });
     assert!(waits.is_ok());
 }
+
+#[test]
+fn only_a_failure_replaces_an_end() {
+    let queue = SendQueue::new(100);
+    assert!(queue.end(End::Finished(None)));
+    queue.stop(true);
+    assert_eq!(queue.check(), Err(Refused::Ended), "it had ended before the server stopped");
+    queue.end(End::Failed(io::Error::other("as planned")));
+    let rest = queue.take_framed(100, &mut Vec::new(), |_, _| {}).1;
+    assert!(matches!(rest, Rest::End(End::Failed(_))), "{rest:?}");
+}
+
+#[test]
+fn nothing_needs_no_notification() {
+    let queue = SendQueue::new(100);
+    assert_eq!(queue.put(Bytes::new().into(), None), Ok(false));
+    assert_eq!(queue.put(Bytes::from("a").into(), None), Ok(true));
+}
