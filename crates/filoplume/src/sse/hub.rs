@@ -428,9 +428,7 @@ mod tests {
         hub.recent.lock().keep("second".to_owned(), "second;".into(), 2);
         turn.let_in();
         let history = missed.next().unwrap();
-        assert!(history.ends_with(b"data: one
-
-second;"), "{history:?}");
+        assert!(history.ends_with(b"data: one\n\nsecond;"), "{history:?}");
         assert_eq!((missed.next(), hub.clients()), (None, 1));
         assert_eq!(turn.send(&"second;".into(), None).sent, 0, "it has got this one");
         assert_eq!(hub.send("third").sent, 1);
