@@ -10,10 +10,10 @@ mod tls;
 #[cfg(feature = "top")]
 pub(crate) mod top;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
+use std::{env, fs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use filoplume_http1::Headers;
@@ -43,7 +43,10 @@ use crate::verify::{Statuses, Verify};
 )]
 #[command(after_help = "Exit codes: 0 done; 1 worse than --compare allows, more errors than \
                         --max-errors, a response that --expect or --verify rejects, or no \
-                        response at all; 2 the run could not start.")]
+                        response at all; 2 the run could not start.\n\nThe variable \
+                        GUST_AUTHORIZATION is the value of a header Authorization, such as \
+                        'Bearer ...', unless -H has one. Other users can see command lines, but \
+                        not the environment.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -374,8 +377,22 @@ impl LoadArguments {
     }
 }
 
-/// Returns the headers of lines such as `Name: value`.
+/// The variable with the value of `Authorization`: other users of the machine can see the command
+/// line of a program, but not its environment.
+const AUTHORIZATION: &str = "GUST_AUTHORIZATION";
+
+/// Returns the headers of lines such as `Name: value`, and the one of the environment.
 fn headers_of(lines: &[String]) -> Result<Headers, String> {
+    let authorization = match env::var(AUTHORIZATION) {
+        Ok(value) => Some(value),
+        Err(env::VarError::NotPresent) => None,
+        Err(env::VarError::NotUnicode(_)) => return Err(format!("{AUTHORIZATION} is not UTF-8")),
+    };
+    headers_with(lines, authorization.as_deref())
+}
+
+/// As `headers_of`, with the value of `Authorization` for lines that have none.
+fn headers_with(lines: &[String], authorization: Option<&str>) -> Result<Headers, String> {
     let mut headers = Headers::new();
     for line in lines {
         let (name, value) = line
@@ -384,6 +401,12 @@ fn headers_of(lines: &[String]) -> Result<Headers, String> {
         headers
             .append(name.trim(), value.trim())
             .map_err(|error| format!("{line:?} is not a valid header: {error}"))?;
+    }
+    let authorization = authorization.map(str::trim).filter(|value| !value.is_empty());
+    if let Some(value) = authorization.filter(|_| !headers.contains("authorization")) {
+        headers
+            .append("authorization", value)
+            .map_err(|error| format!("{AUTHORIZATION} is not the value of a header: {error}"))?;
     }
     Ok(headers)
 }

@@ -93,8 +93,9 @@ impl Target {
             });
         }
         Err(format!(
-            "{url:?} is not a URL; write http://host:port/path, or with https, ws or wss, \
-             tcp://host:port, unix:/path/to/socket or :port"
+            "{} is not a URL; write http://host:port/path, or with https, ws or wss, \
+             tcp://host:port, unix:/path/to/socket or :port",
+            without_password(url)
         ))
     }
 
@@ -165,9 +166,10 @@ fn host_and_port(
     authority: &str,
     default: Option<u16>,
 ) -> Result<(String, u16), String> {
-    let bad = |what: &str| Err(format!("{url:?} {what}"));
+    let bad = |what: &str| Err(format!("{} {what}", without_password(url)));
     if authority.contains('@') {
-        return bad("has a user name; send it as a header: -H 'Authorization: ...'");
+        return bad("has a user name; send it as a header: set GUST_AUTHORIZATION, or add \
+             -H 'Authorization: ...'");
     }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -195,6 +197,18 @@ fn host_and_port(
         "" => bad("has no host"),
         _ if host.chars().all(is_valid) => Ok((host.to_owned(), port)),
         _ => bad("has an invalid host"),
+    }
+}
+
+/// Returns a URL as an error shows it. Whatever is before the last `@` may belong to a password,
+/// even after a `/`: such a password was not escaped.
+fn without_password(url: &str) -> String {
+    let Some((before, after)) = url.rsplit_once('@') else { return format!("{url:?}") };
+    let scheme = before.split_once("://").map(|(scheme, _)| scheme);
+    let is_scheme = |scheme: &&str| scheme.chars().all(|c| c.is_ascii_alphanumeric());
+    match scheme.filter(is_scheme) {
+        Some(scheme) => format!("{:?}", format!("{scheme}://***@{after}")),
+        None => format!("{:?}", format!("***@{after}")),
     }
 }
 
@@ -256,6 +270,22 @@ mod tests {
         says("http://me:secret@h/", "-H 'Authorization");
         says("tcp://h", "has no port");
         says("unix:", "names no socket");
+    }
+
+    #[test]
+    fn no_error_shows_a_password() {
+        for (url, shown) in [
+            ("http://admin:secret@h:1/a", "\"http://***@h:1/a\" has a user name"),
+            ("http://admin:se/secret@h/", "\"http://***@h/\" has an invalid port"),
+            ("http://admin:secret@a@h/", "\"http://***@h/\" has a user name"),
+            ("tcp://admin:secret@h:1", "\"tcp://***@h:1\" has a user name"),
+            ("admin:secret@h/", "\"***@h/\" is not a URL"),
+            ("htp://admin:secret@h/", "\"htp://***@h/\" is not a URL"),
+            ("admin:secret://b@h/", "\"***@h/\" is not a URL"),
+        ] {
+            let error = Target::parse(url).unwrap_err();
+            assert!(error.starts_with(shown) && !error.contains("secret"), "{url}: {error}");
+        }
     }
 
     #[test]

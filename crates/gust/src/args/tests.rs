@@ -43,6 +43,21 @@ fn a_request_has_the_given_method_headers_and_content() {
 }
 
 #[test]
+fn the_environment_has_an_authorization_for_requests_without_one() {
+    let value = |lines: &[&str], variable| {
+        let lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+        let headers = headers_with(&lines, variable)?;
+        Ok::<_, String>(headers.get_str("authorization").map(str::to_owned))
+    };
+    assert_eq!(value(&["A: b"], Some("Bearer x ")), Ok(Some("Bearer x".to_owned())));
+    assert_eq!(value(&["authorization: y"], Some("Bearer x")), Ok(Some("y".to_owned())));
+    assert_eq!(value(&[], Some("")), Ok(None));
+    assert_eq!(value(&[], None), Ok(None));
+    let error = value(&[], Some("secret\r\nA: b")).unwrap_err();
+    assert!(error.starts_with("GUST_AUTHORIZATION ") && !error.contains("secret"), "{error}");
+}
+
+#[test]
 fn invalid_arguments_are_refused() {
     refused("", "required");
     refused("nonsense", "is not a URL");

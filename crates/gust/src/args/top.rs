@@ -15,7 +15,8 @@ pub(crate) struct TopArguments {
     /// The address of the console, as a browser opens it: http://HOST[:PORT]/PATH, the same with
     /// https://, unix:/SOCKET:/PATH, or :PORT/PATH.
     url: String,
-    /// A header, as 'Name: value'. May be repeated.
+    /// A header, as 'Name: value'. May be repeated. The value of Authorization can be in the
+    /// variable GUST_AUTHORIZATION instead, which other users cannot see.
     #[arg(short = 'H', long = "header")]
     headers: Vec<String>,
     /// Print what two snapshots say as plain text, and end. So it does also if standard output is
@@ -32,7 +33,7 @@ pub(crate) struct Feed {
     pub(crate) target: Target,
     pub(crate) tls: Option<Tls>,
     pub(crate) request: Vec<u8>,
-    /// Whether the command line has an `Authorization`.
+    /// Whether the request has an `Authorization` or a cookie.
     pub(crate) is_authorised: bool,
 }
 

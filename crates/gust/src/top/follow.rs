@@ -154,8 +154,8 @@ fn check(head: &ResponseHead<'_>, feed: &Feed) -> Result<(), Trouble> {
             format!("the console refuses this authorisation ({status})")
         }
         401 | 403 => format!(
-            "the console wants to know who asks ({status}): add -H 'Authorization: ...', as the \
-             app expects it"
+            "the console wants to know who asks ({status}): set GUST_AUTHORIZATION, or add \
+             -H 'Authorization: ...', as the app expects it"
         ),
         404 => format!(
             "there is no console at {path} (404): give the path with which the app adds it, such \

@@ -111,6 +111,28 @@ fn the_feed_is_asked_for_with_the_given_headers() {
 }
 
 #[test]
+fn the_environment_may_have_the_authorization() {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&heads);
+    let port = each_connection(move |stream| {
+        let mut reader = BufReader::new(stream);
+        let Some(request) = read_request(&mut reader) else { return };
+        noted.lock().unwrap().push(request.head);
+        let _ = reader.get_mut().write_all(feed().as_bytes());
+        let _ = reader.read(&mut [0; 16]);
+    });
+    let output = Command::new(env!("CARGO_BIN_EXE_gust"))
+        .args(["top", &format!("http://127.0.0.1:{port}/console"), "--once"])
+        .env("GUST_AUTHORIZATION", "Bearer x")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let heads = heads.lock().unwrap();
+    assert!(heads[0].to_lowercase().contains("authorization: bearer x\r\n"), "{}", heads[0]);
+}
+
+#[test]
 fn the_network_may_cut_the_feed_anywhere() {
     let port = each_connection(|stream| {
         let mut reader = BufReader::new(stream);
