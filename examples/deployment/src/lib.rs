@@ -61,6 +61,9 @@ pub struct Settings {
     /// `CONSOLE`: the address of the console, for browsers of this machine. Without the variable
     /// there is no console.
     pub console: Option<String>,
+    /// `METRICS`: an address of its own for `/metrics`. Without the variable it is on that of the
+    /// app.
+    pub metrics: Option<String>,
     /// `PLANT`: whether there are routes with problems, to find them as an exercise.
     pub plant: Option<Plant>,
 }
@@ -88,6 +91,7 @@ impl Settings {
             lame_duck: Duration::from_millis(read("LAME_DUCK_MILLISECONDS")?.parse()?),
             proxies: proxies.map(str::to_owned).collect(),
             console: env::var("CONSOLE").ok(),
+            metrics: env::var("METRICS").ok(),
             plant: Plant::from_environment()?,
         })
     }
@@ -105,7 +109,8 @@ pub fn serve(address: &str, settings: Settings) -> Result<()> {
 }
 
 fn app(settings: Settings, key: Key) -> Result<App> {
-    let Settings { name, database, redis, uploads, lame_duck, proxies, console, plant } = settings;
+    let Settings { name, database, redis, uploads, lame_duck, proxies, console, metrics, plant } =
+        settings;
     let database = Database::open(&database, &name)?;
     database.migrate()?;
     let hub = Hub::new().replay(100).joined(&RedisChannel::new(&redis, "deployment-feed")?);
@@ -137,7 +142,6 @@ fn app(settings: Settings, key: Key) -> Result<App> {
         .state(hub)
         .state(pages::templates()?)
         .health(health)
-        .metrics("/metrics")
         .with(RequestIds::new())
         // haproxy has made the trace, or taken over the one of a client.
         .with(Tracing::new().incoming(Incoming::Continue))
@@ -151,6 +155,10 @@ fn app(settings: Settings, key: Key) -> Result<App> {
         .with(sessions)
         .trust_proxies(proxies)
         .config(ServerConfig::behind_proxy().lame_duck(lame_duck));
+    let app = match metrics {
+        Some(address) => app.metrics_on(address, "/metrics"),
+        None => app.metrics("/metrics"),
+    };
     Ok(match console {
         // Not behind haproxy, and there while all connections of the app are used up.
         Some(address) => app.console("/console", Console::local().address(address)),

@@ -45,7 +45,9 @@ fn the_manifest_fits_the_program() {
     assert_eq!(container["args"][0].as_str(), Some("serve"));
     assert_eq!(container["args"][1].as_str(), Some(&*format!("0.0.0.0:{number}")));
     let scraped = template["metadata"]["annotations"]["prometheus.io/port"].as_str();
-    assert_eq!(scraped, Some(&*number.to_string()));
+    let metrics = container["ports"][1]["containerPort"].as_integer().unwrap();
+    assert_ne!(metrics, number);
+    assert_eq!(scraped, Some(&*metrics.to_string()));
     assert_eq!(service["spec"]["ports"][0]["targetPort"].as_str(), port["name"].as_str());
 
     let value = |name: &str| {
@@ -58,6 +60,8 @@ fn the_manifest_fits_the_program() {
     // The drain takes at most ten seconds.
     assert!(grace * 1000 > lame_duck + 10_000, "{grace} s after {lame_duck} ms");
     assert!(value("TRUSTED_PROXIES").is_some());
+    assert_eq!(value("METRICS"), Some(&*format!("0.0.0.0:{metrics}")));
+    assert!(value("CONSOLE").unwrap().starts_with("127.0.0.1:"), "the console has no password");
     assert_eq!(value("UPLOADS"), container["volumeMounts"][0]["mountPath"].as_str());
     let user = template["spec"]["securityContext"]["runAsUser"].as_integer();
     assert_eq!(user, Some(i64::from(USER)));
