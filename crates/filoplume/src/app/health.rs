@@ -18,7 +18,10 @@ impl App {
     #[track_caller]
     pub fn health(mut self, health: Health) -> Self {
         let monitor = Arc::clone(&self.settings.monitor);
-        self.router = health.add_to(self.router, monitor);
+        let stopping = self.settings.stopping.clone();
+        let (router, collect) = health.add_to(self.router, monitor, stopping);
+        self.router = router;
+        self.settings.health = Some(collect);
         self
     }
 }

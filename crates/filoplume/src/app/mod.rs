@@ -468,6 +468,9 @@ impl App {
         }
         if let Some(observer) = &settings.observer {
             observer.begin(table.names(), table.permits());
+            if let Some(collect) = settings.health.take() {
+                observer.add_collector(collect);
+            }
         }
         if settings.is_development {
             tracing::warn!(

@@ -101,6 +101,13 @@ struct Run {
     ended: Instant,
 }
 
+impl Purpose {
+    /// Returns whether an instance needs the check to pass to be ready.
+    pub(super) fn is_required(self) -> bool {
+        self != Self::Shown
+    }
+}
+
 impl Record {
     fn is_due(&self, now: Instant, cache_for: Duration) -> bool {
         self.running_since.is_none()
@@ -188,6 +195,13 @@ impl Checks {
         findings
     }
 
+    /// Returns what is known of all checks now. Runs none, and waits for none.
+    pub(super) fn known(&self) -> Vec<Finding<'_>> {
+        let (now, shared) = (Instant::now(), self.shared.lock());
+        let both = self.checks.iter().zip(&shared.records);
+        both.map(|(check, record)| record.finding(check, now)).collect()
+    }
+
     /// Starts the checks whose results are too old.
     fn start_due(self: &Arc<Self>, asked: &[usize]) {
         let mut shared = self.shared.lock();
@@ -247,19 +261,21 @@ impl Checks {
 
 fn log_failed(check: &Check, error: &Error) {
     let (name, error) = (&*check.name, error.in_one_line());
-    tracing::warn!(check = name, error, "a health check failed");
+    let required = check.purpose.is_required();
+    tracing::warn!(check = name, required, error, "a health check failed");
     log_without_subscriber(&format!("the health check {name} failed: {error}"));
 }
 
 fn log_late(check: &Check) {
     let (name, deadline) = (&*check.name, check.deadline);
-    tracing::warn!(check = name, ?deadline, "a health check exceeded its deadline");
+    let required = check.purpose.is_required();
+    tracing::warn!(check = name, required, ?deadline, "a health check exceeded its deadline");
     log_without_subscriber(&format!("the health check {name} took longer than {deadline:?}"));
 }
 
 fn log_passed(check: &Check) {
-    let name = &*check.name;
-    tracing::info!(check = name, "a health check passes again");
+    let (name, required) = (&*check.name, check.purpose.is_required());
+    tracing::info!(check = name, required, "a health check passes again");
     log_without_subscriber(&format!("the health check {name} passes again"));
 }
 

@@ -1,6 +1,7 @@
 //! Whether an app is alive and ready, for load balancers and supervisors.
 
 mod checks;
+mod readiness;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -11,10 +12,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use filoplume_runtime::{Monitor, Response, Stopping};
+use parking_lot::Mutex;
 
 use self::checks::{Check, Checks, Purpose};
+use self::readiness::Readiness;
 use self::report::{Verdict, response};
 use crate::core::error::{Error, Result};
+use crate::observe::Collect;
 use crate::routing::{Route, Router, get};
 
 /// The time for which the result of a check is used. Load balancers probe every second or two, and
@@ -229,9 +233,14 @@ impl Health {
         self
     }
 
-    /// Adds the routes to a router.
+    /// Adds the routes to a router. Returns it with what adds the latest results to the metrics.
     #[track_caller]
-    pub(crate) fn add_to(self, mut router: Router, monitor: Arc<OnceLock<Monitor>>) -> Router {
+    pub(crate) fn add_to(
+        self,
+        mut router: Router,
+        monitor: Arc<OnceLock<Monitor>>,
+        stopping: Stopping,
+    ) -> (Router, Collect) {
         let mut names = HashSet::new();
         for check in &self.checks {
             if !names.insert(&check.name) {
@@ -247,14 +256,14 @@ impl Health {
             move || is_live(&checks)
         };
         let overloaded_at = self.overloaded_at;
-        let is_overloaded = move || {
-            let metrics = overloaded_at.and_then(|_| monitor.get()?.metrics());
-            metrics.zip(overloaded_at).is_some_and(|(metrics, max)| metrics.waiting >= max)
-        };
-        let ready = move |stopping: Stopping| is_ready(&checks, &stopping, &is_overloaded);
-        router
+        let log = Mutex::default();
+        let readiness = Arc::new(Readiness { checks, stopping, overloaded_at, monitor, log });
+        let asked = Arc::clone(&readiness);
+        let ready = move || asked.probe();
+        let router = router
             .route(&self.live_path, probe(get(live), has_live_checks))
-            .route(&self.ready_path, probe(get(ready), has_checks))
+            .route(&self.ready_path, probe(get(ready), has_checks));
+        (router, Box::new(move |samples| readiness.collect(samples)))
     }
 }
 
@@ -283,17 +292,4 @@ fn probe(route: Route, has_checks: bool) -> Route {
 fn is_live(checks: &Arc<Checks>) -> Response {
     let findings = checks.probe(|purpose| purpose == Purpose::Live);
     response(Verdict::of(&findings, Verdict::Alive), &findings)
-}
-
-fn is_ready(
-    checks: &Arc<Checks>,
-    stopping: &Stopping,
-    is_overloaded: impl Fn() -> bool,
-) -> Response {
-    if stopping.is_stopping() {
-        return response(Verdict::Stopping, &[]);
-    }
-    let findings = checks.probe(|_| true);
-    let good = if is_overloaded() { Verdict::Overloaded } else { Verdict::Ready };
-    response(Verdict::of(&findings, good), &findings)
 }

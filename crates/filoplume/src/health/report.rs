@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use filoplume_runtime::{Response, StatusCode};
 
-use super::checks::{Finding, Purpose, State};
+use super::checks::{Finding, State};
 use crate::core::json_text::{Object, list, string};
 
 /// Whether the instance is alive or ready, and if not, why.
@@ -25,7 +25,7 @@ impl Verdict {
     pub(super) fn of(findings: &[Finding<'_>], good: Self) -> Self {
         let mut missing = findings
             .iter()
-            .filter(|finding| finding.purpose != Purpose::Shown && finding.state != State::Passed);
+            .filter(|finding| finding.purpose.is_required() && finding.state != State::Passed);
         match missing.next() {
             None => good,
             // Checks that have passed before fail now.
@@ -84,7 +84,7 @@ fn check(finding: &Finding<'_>) -> String {
         State::Late => "late",
     };
     object.raw("status", &string(state));
-    if finding.purpose == Purpose::Shown {
+    if !finding.purpose.is_required() {
         object.raw("optional", "true");
     }
     object.raw("milliseconds", &milliseconds(finding.took));

@@ -39,6 +39,7 @@ use open_metrics::labels;
 use pace::Pace;
 use permits::NamedPermits;
 pub use report::RouteReport;
+pub(crate) use samples::Collect;
 use samples::Collectors;
 pub use samples::Samples;
 use scrape::Scrape;

@@ -203,15 +203,16 @@ fn is_name(name: &str) -> bool {
 /// Closures that add samples.
 #[derive(Default)]
 pub(super) struct Collectors {
-    all: Mutex<Vec<Collector>>,
+    all: Mutex<Vec<Collect>>,
     mistake_is_logged: AtomicBool,
     panic_is_logged: AtomicBool,
 }
 
-type Collector = Box<dyn Fn(&mut Samples) + Send + Sync>;
+/// Adds samples to a text of the metrics.
+pub(crate) type Collect = Box<dyn Fn(&mut Samples) + Send + Sync>;
 
 impl Collectors {
-    pub(super) fn add(&self, collector: Collector) {
+    pub(super) fn add(&self, collector: Collect) {
         self.all.lock().push(collector);
     }
 
