@@ -87,6 +87,27 @@ fn every_request_is_counted_by_route_and_status() {
     app.shutdown();
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_and_the_maximum_of_threads_are_among_the_metrics() {
+    let app = App::new()
+        .get("/", || "hi")
+        .metrics("/metrics")
+        .config(ServerConfig::default().threads_max(7))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let values = scrape(&app);
+    assert_eq!(values["filoplume_threads_max"], 7.0);
+    let open = values["process_open_fds"];
+    assert!((4.0..=values["process_max_fds"]).contains(&open), "{open}");
+    assert!(values["process_resident_memory_bytes"] > 1e6);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    let age = now - values["process_start_time_seconds"];
+    // The clock of the start has a resolution of a second, and may have been set since.
+    assert!((-5.0..3600.0).contains(&age), "{age}");
+    app.shutdown();
+}
+
 #[test]
 fn requests_in_progress_and_waiting_ones_are_seen_while_all_threads_are_busy() {
     let gate = Gate::new();

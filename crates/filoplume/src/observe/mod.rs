@@ -11,6 +11,8 @@ mod id_header;
 mod open_metrics;
 mod pace;
 mod permits;
+#[cfg(target_os = "linux")]
+mod process;
 mod report;
 mod samples;
 mod scrape;

@@ -12,13 +12,23 @@ use crate::log::log_without_subscriber;
 /// Names that begin with one of these are Filoplume's own.
 const RESERVED: [&str; 2] = ["filoplume_", "http_server_"];
 
+/// Single names of Filoplume: a program may have other `process_` metrics of its own.
+const RESERVED_NAMES: [&str; 4] = [
+    "process_open_fds",
+    "process_max_fds",
+    "process_start_time_seconds",
+    "process_resident_memory_bytes",
+];
+
 /// The values that a program adds to its metrics: see
 /// [`App::collector`](crate::App::collector).
 ///
 /// A family is all samples of one name. Its kind and its help are those of the first one. Names of
 /// families and labels consist of ASCII letters, digits and `_`, and do not begin with a digit;
-/// names of families do not begin with `filoplume_` or `http_server_` either. A sample that breaks
-/// such a rule, or is there already with the same labels, is left out, and the log says so once.
+/// names of families do not begin with `filoplume_` or `http_server_` either, and are none of
+/// `process_open_fds`, `process_max_fds`, `process_start_time_seconds` and
+/// `process_resident_memory_bytes`. A sample that breaks such a rule, or is there already with the
+/// same labels, is left out, and the log says so once.
 ///
 /// ```
 /// use filoplume::Samples;
@@ -118,7 +128,9 @@ impl Samples {
     }
 
     fn add_own(&mut self, name: &str, kind: Kind, help: &str, of: &[(&str, &str)], value: Number) {
-        if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+        if RESERVED_NAMES.contains(&name) {
+            self.refuse(format!("the name `{name}` is one of Filoplume's"));
+        } else if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
             self.refuse(format!("the name `{name}` begins like those of Filoplume"));
         } else if !is_name(name) {
             self.refuse(format!("`{}` is not a name of a metric", name.escape_debug()));
@@ -291,7 +303,7 @@ mod tests {
     #[test]
     fn what_would_break_the_text_is_left_out_and_told() {
         type Add = fn(&mut Samples);
-        let rows: [(Add, &str); 14] = [
+        let rows: [(Add, &str); 15] = [
             (
                 |s| {
                     s.gauge("x", "", &[("a", "1"), ("b", "2")], 1.0);
@@ -319,6 +331,7 @@ mod tests {
             (|s| s.gauge("x", "", &[("__name__", "")], 1.0), "`__name__` of `x`"),
             (|s| s.counter("filoplume_x", "", &[], 1), "begins like those of Filoplume"),
             (|s| s.gauge("http_server_x", "", &[], 1.0), "begins like those of Filoplume"),
+            (|s| s.gauge("process_max_fds", "", &[], 1.0), "is one of Filoplume's"),
             (|s| s.gauge("x_total", "", &[], 1.0), "`x_total` ends like a counter"),
             (
                 |s| {

@@ -10,6 +10,8 @@ use super::counts::{OTHER_STATUS, RouteCounts, Times};
 use super::histogram::Snapshot;
 use super::open_metrics::{OpenMetrics, Resolution, push_number};
 use super::permits::write_permits;
+#[cfg(target_os = "linux")]
+use super::process::write_process;
 use super::server_text::{write_handlers, write_refusals, write_server};
 use super::{Known, Observer};
 
@@ -80,6 +82,8 @@ impl Observer {
                 write_handlers(&metrics, |number| known.labels_of(number), &mut text);
             }
         }
+        #[cfg(target_os = "linux")]
+        write_process(&mut text);
         self.collectors.write(&mut text);
         text.finish()
     }

@@ -91,11 +91,17 @@ const THREADS: &[Family] = &[
     (
         "filoplume_threads",
         Gauge,
-        "Threads, including those of the event loops.",
+        "Threads of the pool, including those that lead event loops and those that are reserved.",
         &[
             ("state=\"idle\"", |of| of.pool.idle.min(of.pool.threads) as u64),
             ("state=\"busy\"", |of| of.pool.threads.saturating_sub(of.pool.idle) as u64),
         ],
+    ),
+    (
+        "filoplume_threads_max",
+        Gauge,
+        "The maximum of handlers that may block. Loops and reserved threads come on top of it.",
+        &[("", |of| of.threads_max as u64)],
     ),
     (
         "filoplume_requests_waiting",

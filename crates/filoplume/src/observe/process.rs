@@ -1,0 +1,98 @@
+//! What Linux tells of the process, under the names that the client libraries of Prometheus use.
+//! Dashboards and alerts for these exist already.
+
+use std::fs;
+use std::time::Duration;
+
+use super::open_metrics::OpenMetrics;
+
+/// The unit of times in `/proc/self/stat`. It is the same on every architecture that Rust's
+/// standard library supports on Linux.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Writes what can be read now. Files that a sandbox hides are left out. The text of the metrics is
+/// formatted at most twice a second, which bounds the cost of counting the descriptors.
+pub(super) fn write_process(text: &mut OpenMetrics) {
+    if let Some(count) = open_descriptors() {
+        text.family("process_open_fds", "gauge", "Open descriptors of the process.");
+        text.gauge("", count);
+    }
+    if let Some(max) = fs::read_to_string("/proc/self/limits").ok().and_then(|of| max_fds(&of)) {
+        text.family("process_max_fds", "gauge", "The maximum of open descriptors.");
+        text.gauge("", max);
+    }
+    if let Some(started) = started() {
+        let help = "When the process was started, in seconds since 1970.";
+        text.family("process_start_time_seconds", "gauge", help);
+        text.gauge("", started);
+    }
+    if let Some(bytes) = fs::read_to_string("/proc/self/status").ok().and_then(|of| resident(&of)) {
+        text.family("process_resident_memory_bytes", "gauge", "Memory that the process uses.");
+        text.gauge("", bytes);
+    }
+}
+
+/// Since Linux 6.2 the size of the folder is the number of descriptors. Before, it is 0 and they
+/// are counted, at about 100 ns each.
+fn open_descriptors() -> Option<u64> {
+    let folder = "/proc/self/fd";
+    match fs::metadata(folder).ok()?.len() {
+        // Without the descriptor of the folder itself.
+        0 => Some((fs::read_dir(folder).ok()?.count() as u64).saturating_sub(1)),
+        count => Some(count),
+    }
+}
+
+fn started() -> Option<Duration> {
+    let ticks = start_ticks(&fs::read_to_string("/proc/self/stat").ok()?)?;
+    let booted = boot_seconds(&fs::read_to_string("/proc/stat").ok()?)?;
+    let since_boot = Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND));
+    Duration::from_secs(booted).checked_add(since_boot)
+}
+
+/// Returns the soft limit in `/proc/self/limits`, if there is one.
+fn max_fds(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns field 22 of `/proc/self/stat`. The second one is the name of the program, which may have
+/// spaces and parentheses.
+fn start_ticks(stat: &str) -> Option<u64> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn boot_seconds(stat: &str) -> Option<u64> {
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+/// Returns the bytes of `VmRSS` in `/proc/self/status`, which is in KiB on pages of every size.
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_linux_are_understood_and_strange_ones_give_nothing() {
+        let limits = "Limit     Soft Limit  Hard Limit  Units\n\
+                      Max processes         1 2 processes\n\
+                      Max open files        1024                 524288  files\n";
+        assert_eq!(max_fds(limits), Some(1024));
+        assert_eq!(max_fds("Max open files   unlimited unlimited files\n"), None);
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(start_ticks(stat), Some(4711));
+        assert_eq!(boot_seconds("cpu 1 2\nbtime 1700000000\nprocesses 3\n"), Some(1_700_000_000));
+        assert_eq!(resident("VmHWM:\t  9 kB\nVmRSS:\t   12 kB\n"), Some(12 * 1024));
+        for nothing in ["", "Max open files", "btime x", "VmRSS:", "1 (a"] {
+            assert_eq!(max_fds(nothing), None);
+            assert_eq!(start_ticks(nothing), None);
+            assert_eq!(boot_seconds(nothing), None);
+            assert_eq!(resident(nothing), None);
+        }
+    }
+}
