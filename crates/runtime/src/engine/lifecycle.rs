@@ -109,6 +109,7 @@ impl Engine {
         self.wake_loops();
         // Last, because a log whose reader has stopped blocks.
         tracing::info!(
+            server = self.config.thread_name,
             phase = "lame duck",
             time = ?lame_duck,
             "stopping: readiness says no, requests are still answered"
@@ -133,7 +134,8 @@ impl Engine {
         self.wake_loops();
         if is_first {
             // Last, as above.
-            tracing::info!(phase = "draining", ?timeout, "shutting down");
+            let server = &*self.config.thread_name;
+            tracing::info!(server, phase = "draining", ?timeout, "shutting down");
         }
     }
 
@@ -216,7 +218,7 @@ impl Engine {
         }
         self.lifecycle.state.lock().has_ended = true;
         self.lifecycle.ended.notify_all();
-        tracing::info!(phase = "stopped", "stopped");
+        tracing::info!(server = self.config.thread_name, phase = "stopped", "stopped");
     }
 
     /// Waits until the server has ended.

@@ -468,6 +468,7 @@ fn descriptors_of(config: &ServerConfig) -> (usize, Arc<Descriptors>) {
     let descriptors = Descriptors::new(descriptors_max);
     let connections_max = descriptors.connections_max(config.connections_max);
     tracing::info!(
+        server = config.thread_name,
         connections_max,
         configured = config.connections_max,
         descriptors_max,

@@ -42,6 +42,7 @@ impl EventLoop {
         if is_late {
             self.watched.cancel_all(&self.handle.engine);
             tracing::warn!(
+                server = self.handle.engine.config.thread_name,
                 connections = self.slab.len(),
                 "the drain deadline has passed: closing the remaining connections"
             );
