@@ -156,6 +156,8 @@ fn peers_that_stall_in_the_handshake_are_closed_in_time() {
         }
     }
     assert!(server.server.metrics().timed_out >= 10);
+    assert_eq!(refusals(&server, Refusal::LateHandshake), 10);
+    assert_eq!(refusals(&server, Refusal::Handshake), 0);
     // The deadline of the handshake is not that of requests: a session stays while a peer that
     // came after it is closed.
     let mut client = server.client();
@@ -357,6 +359,11 @@ fn unusable_files_are_named_at_the_start() {
             assert!(error.contains(part), "{error:?} lacks {part:?}");
         }
     }
+    let broken = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+    let tls = Tls::from_pem_files(write("broken.pem", broken), &files.key);
+    let error = Server::builder().bind_tls("127.0.0.1:0", tls).unwrap_err().to_string();
+    assert!(error.contains("broken.pem"), "{error}");
+    assert!(!error.contains("RSA"), "nothing is wrong with the key: {error}");
 }
 
 #[test]

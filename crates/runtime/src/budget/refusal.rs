@@ -56,8 +56,10 @@ pub enum Refusal {
     /// The connection does not begin with a valid [PROXY
     /// header](crate::ServerBuilder::proxy_protocol): it is closed.
     ProxyHeader,
-    /// A TLS handshake failed or did not complete in time: the connection is closed with an alert.
+    /// A TLS handshake failed: the connection is closed with an alert. The log has the cause.
     Handshake,
+    /// A TLS handshake did not complete in time: the connection is closed.
+    LateHandshake,
     /// Too many TLS handshakes already wait to be computed: the connection is closed.
     Handshakes,
     /// A request without TLS came to an address that expects it: `400`.
@@ -65,7 +67,7 @@ pub enum Refusal {
 }
 
 /// The reasons other than parse errors, in the order of their rows.
-const OTHERS: [Refusal; 12] = [
+const OTHERS: [Refusal; 13] = [
     Refusal::Late,
     Refusal::Stalled,
     Refusal::Overloaded,
@@ -76,6 +78,7 @@ const OTHERS: [Refusal; 12] = [
     Refusal::ClientThreads,
     Refusal::ProxyHeader,
     Refusal::Handshake,
+    Refusal::LateHandshake,
     Refusal::Handshakes,
     Refusal::NotTls,
 ];
@@ -98,6 +101,7 @@ impl Refusal {
             | Self::ClientConnections
             | Self::ProxyHeader
             | Self::Handshake
+            | Self::LateHandshake
             | Self::Handshakes => None,
         }
     }
@@ -137,6 +141,7 @@ impl fmt::Display for Refusal {
             Self::ClientThreads => f.write_str("too many threads wait for the client"),
             Self::ProxyHeader => f.write_str("no valid PROXY header"),
             Self::Handshake => f.write_str("TLS handshake failed"),
+            Self::LateHandshake => f.write_str("TLS handshake did not complete in time"),
             Self::Handshakes => f.write_str("too many TLS handshakes wait"),
             Self::NotTls => f.write_str("request without TLS"),
         }

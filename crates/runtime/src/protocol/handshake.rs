@@ -22,6 +22,8 @@ pub(crate) struct Handshake {
     /// Whether nothing more arrives: the peer has closed its direction, or was too slow.
     is_over: bool,
     refusal: Option<Refusal>,
+    /// Why the handshake failed, for the log.
+    error: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,14 @@ enum Stage {
 
 impl Handshake {
     pub(crate) fn before(next: Guest, tls: Tls) -> Self {
-        Self { next: Some(next), tls, stage: Stage::Shaking, is_over: false, refusal: None }
+        Self {
+            next: Some(next),
+            tls,
+            stage: Stage::Shaking,
+            is_over: false,
+            refusal: None,
+            error: None,
+        }
     }
 
     #[inline(never)]
@@ -79,7 +88,7 @@ impl Handshake {
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "a TLS handshake failed");
+                self.error = Some(error.to_string());
                 self.fail(Refusal::Handshake);
             }
         }
@@ -107,7 +116,7 @@ impl Handshake {
     pub(crate) fn expire(&mut self) {
         self.is_over = true;
         if self.stage == Stage::Shaking {
-            self.fail(Refusal::Handshake);
+            self.fail(Refusal::LateHandshake);
         }
     }
 
@@ -121,6 +130,11 @@ impl Handshake {
 
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
+    }
+
+    /// Takes the cause of the refusal, if it is known.
+    pub(crate) fn take_error(&mut self) -> Option<String> {
+        self.error.take()
     }
 
     pub(crate) fn leave(&mut self) -> Option<Successor> {

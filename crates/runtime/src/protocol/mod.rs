@@ -392,6 +392,15 @@ impl Guest {
         }
     }
 
+    /// Takes the cause of a refusal that has one beside its reason, for the log.
+    pub(crate) fn take_error(&mut self) -> Option<String> {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.take_error(),
+            Self::Http(_) | Self::Raw(_) | Self::Preamble(_) => None,
+        }
+    }
+
     /// Takes the reason why the peer was refused, if it was.
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         match self {

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
@@ -70,6 +71,10 @@ impl Pair {
                      own certificate must come first, and the key must be the one it was made for",
                     self.key, self.certificates
                 ),
+                // rustls could read the key, so its kind is not what is wrong.
+                error @ rustls::Error::InvalidCertificate(_) => {
+                    format!("{} cannot be used: {error}", self.certificates)
+                }
                 error => format!(
                     "{} and {} cannot be used: {error}: keys are RSA of at least 2048 bits, ECDSA \
                      on P-256 or P-384, or Ed25519",
@@ -200,21 +205,48 @@ fn dns_names(certificate: &Certificate) -> Vec<String> {
     names.into_iter().filter_map(dns_name).collect()
 }
 
+/// Tools renew certificates a month before they expire. One that is nearer was forgotten.
+const EXPIRY_NEAR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
 /// Clients refuse an expired certificate, and say so less clearly.
 fn warn_of_expiry(certificate: &Certificate, source: &Source) {
     let validity = &certificate.tbs_certificate.validity;
-    let now = SystemTime::now();
-    if validity.not_after.to_system_time() < now {
-        tracing::warn!(
-            file = %source,
-            expired = %validity.not_after,
-            "the certificate has expired"
-        );
-    } else if validity.not_before.to_system_time() > now {
-        tracing::warn!(
-            file = %source,
-            begins = %validity.not_before,
-            "the certificate is not valid yet"
-        );
+    let [begins, expires] = [validity.not_before, validity.not_after];
+    let between = begins.to_system_time()..expires.to_system_time();
+    if let Some(warning) = warning(&between, SystemTime::now()) {
+        tracing::warn!(file = %source, %begins, %expires, "{warning}");
+    }
+}
+
+/// Returns what is wrong with the time of a certificate.
+fn warning(valid: &Range<SystemTime>, now: SystemTime) -> Option<&'static str> {
+    if valid.end < now {
+        Some("the certificate has expired")
+    } else if valid.start > now {
+        Some("the certificate is not valid yet")
+    } else if valid.end < now + EXPIRY_NEAR {
+        Some("the certificate expires within 14 days")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expired_certificate_and_one_that_soon_will_are_warned_of() {
+        let day = |day: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(day * 24 * 60 * 60);
+        let valid = day(100)..day(190);
+        for (today, expected) in [
+            (99, Some("the certificate is not valid yet")),
+            (100, None),
+            (176, None),
+            (177, Some("the certificate expires within 14 days")),
+            (191, Some("the certificate has expired")),
+        ] {
+            assert_eq!(warning(&valid, day(today)), expected, "{today}");
+        }
     }
 }

@@ -234,7 +234,8 @@ impl Worker<'_> {
     #[cold]
     pub(super) fn note_refusal(&self, connection: &mut Connection) -> Option<Refusal> {
         let refusal = connection.guest.take_refusal()?;
-        self.engine.refusals.note(refusal, connection.peer);
+        let error = connection.guest.take_error().unwrap_or_default();
+        self.engine.refusals.note_because(refusal, connection.peer, || error);
         Some(refusal)
     }
 
