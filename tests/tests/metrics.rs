@@ -108,6 +108,39 @@ fn the_process_and_the_maximum_of_threads_are_among_the_metrics() {
     app.shutdown();
 }
 
+/// The first call of each thread of the pool counted for sixteen once, also those that wait long.
+#[test]
+fn the_time_of_handlers_that_wait_is_counted_once() {
+    let app = App::new()
+        .get("/wait", || thread::sleep(MS * 100))
+        .route("/on_pool", get(|| thread::sleep(MS * 100)).on_pool())
+        .metrics("/metrics")
+        .start("127.0.0.1:0")
+        .unwrap();
+    for path in ["/wait", "/on_pool"] {
+        let mut clients: Vec<_> = (0..6).map(|_| Client::connect(app.local_addr())).collect();
+        for client in &mut clients {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        }
+        for client in &mut clients {
+            client.response();
+        }
+    }
+    eventually("all are counted", || {
+        let values = scrape(&app);
+        ["/wait", "/on_pool"].iter().all(|route| {
+            let of = |time: &str| {
+                let labels = format!("method=\"GET\",route=\"{route}\",time=\"{time}\"");
+                values.get(&format!("filoplume_handler_seconds_total{{{labels}}}"))
+            };
+            let all: f64 = ["computing", "waiting"].iter().filter_map(|time| of(time)).sum();
+            assert!(all < 5.0, "{route}: {all}");
+            all >= 0.6
+        })
+    });
+    app.shutdown();
+}
+
 #[test]
 fn requests_in_progress_and_waiting_ones_are_seen_while_all_threads_are_busy() {
     let gate = Gate::new();

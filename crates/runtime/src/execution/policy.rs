@@ -186,8 +186,13 @@ impl OnLoop {
         if self.is_long { Sample::Close } else { Sample::Brief }
     }
 
-    /// Returns how many calls the last sample stands for.
-    pub(crate) fn calls_per_sample(&self) -> u8 {
+    /// Returns how many calls the next sample stands for: itself, and those since the last one.
+    pub(crate) fn next_stands_for(&self) -> u8 {
+        if self.is_known && self.close_left == 0 { CALLS_PER_SAMPLE } else { 1 }
+    }
+
+    /// Returns after how many calls the next sample is taken.
+    fn calls_per_sample(&self) -> u8 {
         if self.close_left > 0 { 1 } else { CALLS_PER_SAMPLE }
     }
 

@@ -5,6 +5,7 @@
 //! ready without a processor in `/proc/thread-self/schedstat`. Leaders read that file. Threads of
 //! the pool do not, because each would need a descriptor for it.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,10 +24,7 @@ pub(crate) struct Clocks {
     delay: RunQueueDelay,
     /// When the delay was last read for [`Clocks::in_line`], and what it was.
     delay_read: Option<(Instant, Duration)>,
-    /// Calls and dispatches until the next measurement: [`CALLS_PER_CLOSE_SAMPLE`] on average, and
-    /// random, so that it never follows the pattern of alternating clients.
-    left: u32,
-    chance: u32,
+    samples: PoolSamples,
     /// The measurement of the running call on a loop.
     look: Option<Look>,
     /// The CPU time of the thread when it was last read, while the thread leads.
@@ -37,14 +35,37 @@ pub(crate) struct Clocks {
     slot: Option<Arc<ThreadSlot>>,
 }
 
+/// Which calls of a thread of the pool are samples. Dispatches are counted like calls.
+///
+/// Of each [`CALLS_PER_CLOSE_SAMPLE`] calls, one is a sample, at a random place. So every call has
+/// the same chance, which a fixed interval would not give to the clients that alternate. The first
+/// call of a thread is a sample beside these: it is certain, and stands for itself.
+#[derive(Debug, Default)]
+struct PoolSamples {
+    /// Calls until the next sample.
+    left: u32,
+    /// How many of the sixteen calls come after that sample.
+    after: u32,
+    /// The state of the random numbers. `None` before the first call.
+    chance: Option<u32>,
+}
+
 /// A measurement of a call on a loop.
 #[derive(Debug)]
 struct Look {
     probe: Probe,
-    /// The other demand for the loop, if the call is a sample for the policy.
-    others: Option<Others>,
+    sample: Option<LoopSample>,
     /// `None` until the call has returned.
     took: Option<CallTimes>,
+}
+
+/// What is known of a call on a loop that is a sample for the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LoopSample {
+    /// The other demand for the loop when the call began.
+    pub(crate) others: Others,
+    /// How many calls it stands for.
+    pub(crate) stands_for: u32,
 }
 
 /// A call that was measured for its exchange.
@@ -93,8 +114,8 @@ impl Clocks {
     }
 
     /// Begins to measure a call on a loop.
-    pub(crate) fn begin_look(&mut self, sample: Sample, others: Option<Others>) {
-        self.look = Some(Look { probe: self.begin(sample), others, took: None });
+    pub(crate) fn begin_look(&mut self, how: Sample, sample: Option<LoopSample>) {
+        self.look = Some(Look { probe: self.begin(how), sample, took: None });
     }
 
     /// Called when the call has returned, before its thread takes the loop back.
@@ -119,10 +140,10 @@ impl Clocks {
     }
 
     /// Takes the measurement of a call on a loop that has returned: when it started, its times, and
-    /// the other demand for the loop if it is a sample for the policy.
-    pub(crate) fn take_look(&mut self) -> Option<(Instant, CallTimes, Option<Others>)> {
-        let Look { probe, others, took } = self.look.take()?;
-        Some((probe.started, took?, others))
+    /// what is known of it if it is a sample for the policy.
+    pub(crate) fn take_look(&mut self) -> Option<(Instant, CallTimes, Option<LoopSample>)> {
+        let Look { probe, sample, took } = self.look.take()?;
+        Some((probe.started, took?, sample))
     }
 
     /// Begins to measure a call on the pool. It does not read the run queue delay.
@@ -142,16 +163,10 @@ impl Clocks {
         CallTimes { wall, waited: ran.map(|ran| wall.saturating_sub(ran)), ran }
     }
 
-    /// Counts a call. Returns whether it must be measured. The first call always is.
-    pub(crate) fn is_due(&mut self) -> bool {
-        if self.left > 0 {
-            self.left -= 1;
-            return false;
-        }
-        // The constants of a linear congruential generator (Numerical Recipes, section 7.1).
-        self.chance = self.chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.left = self.chance >> 16 & (2 * CALLS_PER_CLOSE_SAMPLE - 1);
-        true
+    /// Counts a call or a dispatch. If it is a sample, returns how many it stands for. The first
+    /// one always is.
+    pub(crate) fn next_pool_sample(&mut self) -> Option<u32> {
+        self.samples.next()
     }
 
     /// Returns how long the thread stood in line for a processor since the last answer, and how
@@ -198,6 +213,32 @@ impl Clocks {
         let in_run_queue = self.delay.total().unwrap_or_default();
         Some(ThreadTimes { on_processor: on_processor()?, in_run_queue })
     }
+}
+
+impl PoolSamples {
+    fn next(&mut self) -> Option<u32> {
+        if self.left > 0 {
+            self.left -= 1;
+            return None;
+        }
+        let stands_for = if self.chance.is_none() { 1 } else { CALLS_PER_CLOSE_SAMPLE };
+        // Each thread begins elsewhere. Otherwise the same calls of all new threads would be
+        // samples. The constants are those of Numerical Recipes, section 7.1.
+        let chance = self.chance.unwrap_or_else(random);
+        let chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.chance = Some(chance);
+        let place = chance >> 16 & (CALLS_PER_CLOSE_SAMPLE - 1);
+        self.left = self.after + place;
+        self.after = CALLS_PER_CLOSE_SAMPLE - 1 - place;
+        Some(stands_for)
+    }
+}
+
+/// Returns a number that differs between threads.
+#[cold]
+fn random() -> u32 {
+    // The keys of the standard library's hash maps are random.
+    u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or(0)
 }
 
 /// Returns whether a thread of this process runs or is ready to run. `None` if the system does not

@@ -150,6 +150,18 @@ impl Routes {
         }
     }
 
+    /// Counts a call that has begun on a loop. A sample stands for the calls between it and the
+    /// last one. A call that would have been measured in any case stands for itself only, also if
+    /// it is a sample: the others of its kind are counted themselves.
+    pub(crate) fn count_on_loop(&self, key: ExecutionKey, stands_for: u32, took: CallTimes) {
+        self.entries[key.index()].on_loops.add(stands_for.into(), took);
+    }
+
+    /// As [`count_on_loop`](Self::count_on_loop), for a call on the pool.
+    pub(crate) fn count_on_pool(&self, key: ExecutionKey, stands_for: u32, took: CallTimes) {
+        self.entries[key.index()].on_pool.add(stands_for.into(), took);
+    }
+
     /// Records a sample of a call on a loop. Returns the new place of the route if it moved.
     #[cold]
     #[inline(never)]
@@ -160,9 +172,6 @@ impl Routes {
         took: CallTimes,
         others: Others,
     ) -> Option<Place> {
-        let entry = &self.entries[key.index()];
-        let calls = u64::from(on_loop.calls_per_sample());
-        entry.on_loops.add(calls, took);
         let price = self.price();
         if self.others_max[key.index()].load(Ordering::Relaxed) < NEVER_CALLED {
             // The call ran here because the loop was idle.
@@ -199,12 +208,10 @@ impl Routes {
         self.leave(key, held, Why::Caught)
     }
 
-    /// Records a sample of a call on the pool, which stands for `calls` calls. Returns whether the
-    /// route returns to the loops.
+    /// Records a sample of a call on the pool. Returns whether the route returns to the loops.
     #[cold]
-    pub(crate) fn record_on_pool(&self, key: ExecutionKey, took: CallTimes, calls: u64) -> bool {
+    pub(crate) fn record_on_pool(&self, key: ExecutionKey, took: CallTimes) -> bool {
         let entry = &self.entries[key.index()];
-        entry.on_pool.add(calls, took);
         if let Some(waits) = took.waits() {
             entry.waits.store(waits, Ordering::Relaxed);
         }

@@ -44,7 +44,7 @@ impl Worker<'_> {
     #[inline(always)]
     pub(super) fn admit(&mut self, call: Box<Call>) -> Result<(), (Box<Call>, Full)> {
         self.engine.counters.dispatched.increment();
-        let started = self.clocks.is_due().then(Instant::now);
+        let started = self.clocks.next_pool_sample().map(|_| Instant::now());
         let route = call.route();
         let work = Work::Call(call);
         let entered = if route.is_vital { self.enter_vital(work) } else { self.enter(work) };

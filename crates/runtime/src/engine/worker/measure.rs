@@ -118,6 +118,11 @@ impl Worker<'_> {
         if took.ran.is_none() && took.wall > ESTIMATED_MIN {
             took.ran = self.clocks.ran_at_most();
         }
+        if measured.was_caught {
+            let waited = took.ran.map(|ran| took.wall.saturating_sub(ran));
+            let took = CallTimes { waited: took.waited.or(waited), ..*took };
+            self.engine.routes.count_on_loop(called.key, 1, took);
+        }
         let was_inline = self.lead.is_some() || measured.was_caught;
         let woken = if was_inline { turn_began } else { measured.started };
         let Some(http) = connection.guest.as_http_mut() else { return };

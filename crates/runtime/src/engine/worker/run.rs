@@ -9,7 +9,7 @@ use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::execution::key::Route;
 use crate::execution::lease;
 use crate::execution::policy::{CallTimes, Place, Sample};
-use crate::execution::probe::{CALLS_PER_CLOSE_SAMPLE, Clocks, Measured};
+use crate::execution::probe::{Clocks, LoopSample, Measured};
 use crate::execution::slot::drop_cold;
 use crate::service::panics::take_caught;
 
@@ -165,16 +165,18 @@ fn begin_look(
     is_due: bool,
     measure: Measure,
 ) {
-    let mut sample = Sample::Close;
-    let mut others = None;
+    let mut how = Sample::Close;
+    let mut sample = None;
     if is_due {
-        sample = event_loop.route_mut(route.key).next_sample();
-        others = Some(event_loop.others());
+        let on_loop = event_loop.route_mut(route.key);
+        let stands_for = on_loop.next_stands_for().into();
+        how = on_loop.next_sample();
+        sample = Some(LoopSample { others: event_loop.others(), stands_for });
     }
     if measure == Measure::Always {
-        sample = Sample::Close;
+        how = Sample::Close;
     }
-    clocks.begin_look(sample, others);
+    clocks.begin_look(how, sample);
 }
 
 /// Passes a measurement on to the policy, and keeps it for the exchange.
@@ -187,14 +189,15 @@ fn end_look(
     route: Route,
     measure: Measure,
 ) -> CallOutcome {
-    let Some((started, took, others)) = clocks.take_look() else { return CallOutcome::Inline };
+    let Some((started, took, sample)) = clocks.take_look() else { return CallOutcome::Inline };
     engine.note_ran(route.key, took);
-    let on_loop = event_loop.route_mut(route.key);
-    let stands_for = match measure {
-        Measure::Always => 1,
-        Measure::Sampled | Measure::Never => u32::from(on_loop.calls_per_sample()),
+    let stands_for = match (measure, sample) {
+        (Measure::Sampled | Measure::Never, Some(sample)) => sample.stands_for,
+        _ => 1,
     };
-    if let Some(others) = others {
+    engine.routes.count_on_loop(route.key, stands_for, took);
+    if let Some(LoopSample { others, .. }) = sample {
+        let on_loop = event_loop.route_mut(route.key);
         engine.count_move(engine.routes.record_on_loop(route.key, on_loop, took, others));
     }
     if measure == Measure::Never {
@@ -214,8 +217,12 @@ fn note_caught(
     measure: Measure,
 ) -> CallOutcome {
     let look = clocks.take_look();
-    if let Some((_, took, _)) = look {
+    if let Some((_, took, sample)) = look {
         engine.note_ran(route.key, took);
+        if let (Measure::Never, Some(sample)) = (measure, sample) {
+            // Those that are measured are counted as such, samples or not.
+            engine.routes.count_on_loop(route.key, sample.stands_for, took);
+        }
     }
     let look = look.filter(|_| measure != Measure::Never);
     clocks.measured =
@@ -231,22 +238,26 @@ fn run_following(
     measure: Measure,
     code: impl FnOnce(),
 ) -> (thread::Result<()>, CallOutcome) {
-    let is_due = clocks.is_due();
-    let probe = clocks.begin_on_pool(is_due | (measure != Measure::Never));
+    let is_measured = measure != Measure::Never;
+    let sample = clocks.next_pool_sample();
+    let probe = clocks.begin_on_pool(is_measured | sample.is_some());
     let is_noted = engine.calls.begin(clocks.slot(), route.id(), probe.started);
     let result = catch_unwind(AssertUnwindSafe(code));
     let took = clocks.end_on_pool(&probe);
     if is_noted {
         engine.calls.end(clocks.slot(), route.id(), took.wall);
     }
-    if measure != Measure::Never {
+    if is_measured {
         let started = probe.started;
         clocks.measured = Some(Measured { started, took, stands_for: 1, was_caught: false });
+        engine.routes.count_on_pool(route.key, 1, took);
+    } else if let Some(stands_for) = sample {
+        engine.routes.count_on_pool(route.key, stands_for, took);
     }
-    let is_back = if is_due {
-        engine.crowd.add_busy(took.wall * CALLS_PER_CLOSE_SAMPLE);
+    let is_back = if let Some(stands_for) = sample {
+        engine.crowd.add_busy(took.wall * stands_for);
         engine.note_ran(route.key, took);
-        engine.routes.record_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_SAMPLE))
+        engine.routes.record_on_pool(route.key, took)
     } else {
         engine.routes.ran_on_pool(route.key, CallTimes { waited: None, ran: None, ..took })
     };

@@ -87,6 +87,29 @@ fn a_new_route_is_sampled_closely_sixteen_times_and_then_briefly_one_call_in_six
     assert_eq!(samples, close.chain(brief).collect::<Vec<_>>());
 }
 
+/// Whatever follows a sample, no call is counted twice, and none between two samples is left out.
+#[test]
+fn the_samples_stand_for_as_many_calls_as_there_were() {
+    let mut route = OnLoop::default();
+    let (mut counted, mut since) = (0, 0);
+    for call in 1..=4000 {
+        since += 1;
+        if route.begin() {
+            assert_eq!(u32::from(route.next_stands_for()), since, "call {call}");
+            (counted, since) = (counted + since, 0);
+            // Some wait, which makes the next ones close samples, and some are long.
+            let took = match (route.next_sample(), call % 7) {
+                (Sample::Close, 0) => closely(50, 5),
+                (Sample::Close, _) => closely(0, 5),
+                (Sample::Brief, 1 | 2) => briefly(40),
+                (Sample::Brief, _) => briefly(5),
+            };
+            route.record(took, Others::default(), PRICE);
+        }
+    }
+    assert_eq!(counted + since, 4000);
+}
+
 /// A route without scheduled samples, credit or debt.
 fn known() -> OnLoop {
     let mut route = OnLoop::default();

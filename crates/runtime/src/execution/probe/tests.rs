@@ -115,13 +115,14 @@ fn the_time_in_line_is_told_once_per_millisecond() {
 fn a_look_at_a_call_is_taken_once() {
     let mut clocks = Clocks::default().with_run_queue();
     let others = Others { are_ready: true, per_second: 7 };
-    clocks.begin_look(Sample::Close, Some(others));
+    let sample = LoopSample { others, stands_for: 16 };
+    clocks.begin_look(Sample::Close, Some(sample));
     thread::sleep(Duration::from_millis(2));
     clocks.end_look();
     let (started, took, seen) = clocks.take_look().unwrap();
     assert!(took.wall >= Duration::from_millis(2) && started.elapsed() >= took.wall);
     assert!(took.waited.is_some());
-    assert_eq!(seen, Some(others));
+    assert_eq!(seen, Some(sample));
     assert!(clocks.take_look().is_none());
     clocks.begin_look(Sample::Brief, None);
     assert!(clocks.take_look().is_none(), "the call has not returned");
@@ -152,19 +153,19 @@ fn the_measured_calls_follow_no_pattern_of_clients() {
         let mut clocks = Clocks::default();
         let mut samples = vec![0_usize; routes];
         for call in 0..routes * 16_000 {
-            samples[call % routes] += usize::from(clocks.is_due());
+            samples[call % routes] += usize::from(clocks.next_pool_sample().is_some());
         }
-        // One in 16.5 of 16,000 calls of each route: 970.
+        // One in 16 of 16,000 calls of each route: 1000.
         assert!(samples.iter().all(|samples| (700..1300).contains(samples)), "{samples:?}");
     }
 }
 
 #[test]
-fn between_two_measured_calls_are_thirty_one_others_at_most() {
+fn between_two_measured_calls_are_thirty_others_at_most() {
     let mut clocks = Clocks::default();
-    let (mut pause, mut seen) = (0, [0_usize; 32]);
-    for _ in 0..100_000 {
-        if clocks.is_due() {
+    let (mut pause, mut seen) = (0, [0_usize; 31]);
+    for _ in 0..1_000_000 {
+        if clocks.next_pool_sample().is_some() {
             seen[pause] += 1;
             pause = 0;
         } else {
@@ -172,6 +173,22 @@ fn between_two_measured_calls_are_thirty_one_others_at_most() {
         }
     }
     assert!(seen.iter().all(|&times| times > 100), "{seen:?}");
+}
+
+/// A pool of new threads has many first calls: each of them counted for sixteen once.
+#[test]
+fn every_call_of_a_thread_counts_for_one_on_average() {
+    const THREADS: usize = 8000;
+    let mut counted = [0_u32; 40];
+    for _ in 0..THREADS {
+        let mut clocks = Clocks::default();
+        for counted in &mut counted {
+            *counted += clocks.next_pool_sample().unwrap_or(0);
+        }
+    }
+    assert_eq!(counted[0] as usize, THREADS, "the first call is certain to be measured");
+    // Each of the others is a sample in 500 of 8000 threads, give or take 22.
+    assert!(counted.iter().all(|counted| (5600..10_400).contains(counted)), "{counted:?}");
 }
 
 #[test]

@@ -56,13 +56,13 @@ fn medium_calls_are_ignored_while_it_is_unknown_whether_they_wait() {
 #[test]
 fn medium_calls_count_once_a_sample_has_shown_a_wait() {
     let (routes, key) = on_the_pool();
-    assert!(!routes.record_on_pool(key, sampled(900, 1), 16));
+    assert!(!routes.record_on_pool(key, sampled(900, 1)));
     for _ in 0..100 {
         assert!(!routes.ran_on_pool(key, timed(14)));
         assert!(!routes.ran_on_pool(key, timed(900)));
     }
     // Until a sampled call computes all the time.
-    assert!(!routes.record_on_pool(key, sampled(0, 900), 16));
+    assert!(!routes.record_on_pool(key, sampled(0, 900)));
     for _ in 0..60 {
         routes.ran_on_pool(key, timed(14));
         assert!(!routes.ran_on_pool(key, timed(900)));
@@ -87,7 +87,7 @@ fn without_thread_clocks_only_catches_and_long_calls_teach() {
     assert!(routes.may_block(Route::learned(key)));
     // On the pool, calls of more than a millisecond show that the route should stay there, as soon
     // as one of them was a sample.
-    assert!(!routes.record_on_pool(key, timed(5000), 16));
+    assert!(!routes.record_on_pool(key, timed(5000)));
     for _ in 0..1000 {
         assert!(!routes.ran_on_pool(key, timed(14)));
         assert!(!routes.ran_on_pool(key, timed(5000)));
@@ -98,7 +98,7 @@ fn without_thread_clocks_only_catches_and_long_calls_teach() {
 #[test]
 fn slow_calls_are_ignored_until_one_was_quick() {
     let (routes, key) = on_the_pool();
-    routes.record_on_pool(key, sampled(900, 1), 16);
+    routes.record_on_pool(key, sampled(900, 1));
     let entry = &routes.entries[key.index()];
     let held = || entry.known.lock().policy.clone();
     let before = format!("{:?}", held());
@@ -111,7 +111,7 @@ fn slow_calls_are_ignored_until_one_was_quick() {
 }
 
 #[test]
-fn a_sample_on_the_pool_counts_for_all_calls_that_it_stands_for() {
+fn a_sample_counts_for_all_calls_that_it_stands_for() {
     let (routes, key) = on_the_pool();
     struct Named;
     impl RouteSource for Named {
@@ -123,11 +123,8 @@ fn a_sample_on_the_pool_counts_for_all_calls_that_it_stands_for() {
         }
     }
     routes.name(key, &Named);
-    routes.record_on_pool(key, sampled(300, 20), 16);
-    let mut on_loop = OnLoop::default();
-    assert!(on_loop.begin());
-    on_loop.next_sample();
-    routes.record_on_loop(key, &mut on_loop, sampled(0, 7), no_others());
+    routes.count_on_pool(key, 16, sampled(300, 20));
+    routes.count_on_loop(key, 1, sampled(0, 7));
     let [metrics] = &routes.read(&|number| Some(format!("number {number}")))[..] else {
         panic!("one route")
     };
@@ -203,6 +200,7 @@ fn quick_samples_on_an_idle_loop_bring_a_route_back() {
     let mut on_loop = OnLoop::default();
     let mut after_sample = |_| {
         on_loop.begin();
+        routes.count_on_loop(key, on_loop.next_stands_for().into(), sampled(0, 5));
         on_loop.next_sample();
         routes.record_on_loop(key, &mut on_loop, sampled(0, 5), no_others())
     };
