@@ -62,7 +62,7 @@ fn slow_failed_and_refused_requests_have_a_story() {
     eventually("the refused request says who held the thread", || {
         recent().lines().any(|line| {
             line.starts_with("GET /gate/{secret}: 503 after")
-                && line.contains("most are held by GET /gate/{secret} (1)")
+                && line.contains("most threads are held by GET /gate/{secret} (1)")
                 && line.contains(&format!("request {id}"))
         })
     });
@@ -103,6 +103,34 @@ fn a_flood_of_failures_hides_no_slow_request() {
     assert!(recent.text().contains("slow /slow\n"), "{}", recent.text());
     let failed = recent.text().matches("failed /broken\n").count();
     assert!((50..100).contains(&failed), "{failed} failures are noted");
+    app.shutdown();
+}
+
+/// The threads of other routes are not named as holders of the permits that it lacks.
+#[test]
+fn a_request_that_lacks_a_permit_names_the_holders_of_threads_as_such() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let database = Permits::new("database", 1);
+    let app = App::new()
+        .route("/gate", get(move || at_gate.pass()).on_pool())
+        .route("/query", get(|| "never called").uses(&database).on_pool())
+        .route("/recent", get(|observed: Observed| stories(&observed)).vital())
+        .config(ServerConfig::default().threads_max(8).queue_timeout(MS * 10))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let leaked = database.take(MS * 1000).unwrap();
+    let mut holder = Client::connect(app.local_addr());
+    holder.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    assert_eq!(Client::connect(app.local_addr()).get("/query").status, 503);
+    eventually("it has a story", || {
+        let lacks = "0 of 1 permits \"database\" are free; most threads are held by GET /gate (1)";
+        recent(&app).contains(lacks)
+    });
+    drop(leaked);
+    gate.open();
+    holder.response();
     app.shutdown();
 }
 

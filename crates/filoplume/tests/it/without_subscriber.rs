@@ -67,7 +67,7 @@ fn slow_and_refused_requests_are_on_stderr() {
     let lines = |start: &str| stderr.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!(lines("GET /slow/{secret}: 200 after "), 1, "{stderr}");
     assert_eq!(lines("GET /refused: 503 after "), 1, "{stderr}");
-    assert!(stderr.contains("most are held by GET /hold (1)"), "{stderr}");
+    assert!(stderr.contains("most threads are held by GET /hold (1)"), "{stderr}");
     assert!(!stderr.contains("\\x"), "no unit of a time is escaped: {stderr}");
     assert!(!stderr.contains("planted"), "{stderr}");
 }

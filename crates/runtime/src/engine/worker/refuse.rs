@@ -254,7 +254,8 @@ impl Engine {
     }
 }
 
-/// Displays what occupies the threads and permits that a request of a route would need.
+/// Displays how many threads and permits that a request of a route would need are taken, and which
+/// routes occupy the threads. Who holds permits is not known: a handler may have given them away.
 struct Held<'a> {
     engine: &'a Engine,
     route: Route,
@@ -276,7 +277,7 @@ impl fmt::Display for Held<'_> {
         }
         write!(f, "{}", self.full)?;
         for (index, (key, seats)) in engine.seats.holders().into_iter().enumerate() {
-            let separator = if index == 0 { "; most are held by " } else { ", " };
+            let separator = if index == 0 { "; most threads are held by " } else { ", " };
             write!(f, "{separator}{} ({seats})", name_of(key))?;
         }
         Ok(())
