@@ -106,6 +106,30 @@ fn a_flood_of_failures_hides_no_slow_request() {
     app.shutdown();
 }
 
+#[test]
+fn a_request_that_is_slow_and_fails_has_one_story() {
+    let app = App::new()
+        .get("/both", || -> Result<()> {
+            thread::sleep(MS * 60);
+            Err(Error::internal("no cause"))
+        })
+        .get("/recent", |observed: Observed| {
+            let stories = observed.recent();
+            stories.iter().map(|story| format!("{} {story}\n", story.kind)).collect::<String>()
+        })
+        .with(middleware::RequestIds::new())
+        .slow_after(MS * 50)
+        .start("127.0.0.1:0")
+        .unwrap();
+    assert_eq!(Client::connect(app.local_addr()).get("/both").status, 500);
+    eventually("it has its times", || {
+        recent(&app).starts_with("failed GET /both: 500 after ") && recent(&app).contains("waiting")
+    });
+    assert_eq!(recent(&app).lines().count(), 1, "{}", recent(&app));
+    assert!(recent(&app).contains(", request "), "{}", recent(&app));
+    app.shutdown();
+}
+
 /// The threads of other routes are not named as holders of the permits that it lacks.
 #[test]
 fn a_request_that_lacks_a_permit_names_the_holders_of_threads_as_such() {

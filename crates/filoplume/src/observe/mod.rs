@@ -94,7 +94,12 @@ struct Kept {
     request_id: Option<String>,
     trace_id: Option<String>,
     because: Option<Because>,
+    failure: Option<Failure>,
 }
+
+/// The number of the story of a failure, as an extension of its response.
+#[derive(Clone, Copy)]
+struct Failure(u64);
 
 /// Why a request was refused, as an extension of its response.
 #[derive(Clone)]
@@ -197,7 +202,8 @@ impl Observer {
             let because = response.extensions_mut().remove::<Because>();
             let because = because.or_else(|| self.because_of_body(exchange));
             let (request_id, trace_id) = (RequestIdHeader::id_of(response), trace_id_of(response));
-            exchange.note = Some(Arc::new(Kept { request_id, trace_id, because }));
+            let failure = response.extensions_mut().remove::<Failure>();
+            exchange.note = Some(Arc::new(Kept { request_id, trace_id, because, failure }));
         }
     }
 
@@ -224,13 +230,22 @@ impl Observer {
 
     /// Tells the story of a request that has failed.
     #[cold]
-    pub(crate) fn failed(&self, route: Option<u32>, response: &Response, trace_id_of: TraceIdOf) {
+    pub(crate) fn failed(
+        &self,
+        route: Option<u32>,
+        response: &mut Response,
+        trace_id_of: TraceIdOf,
+    ) {
         let known = self.known.get().filter(|known| known.may_note(route, StoryKind::Failed));
         let Some(known) = known else { return };
         let mut story = Story::of_failure(response.status().as_u16());
         story.request_id = RequestIdHeader::id_of(response);
         story.trace_id = trace_id_of(response);
-        self.note(known, route, story);
+        let route = known.index(route);
+        known.name(route, &mut story);
+        let number = self.stories.note(route, story);
+        // If it was slow as well, its story is completed.
+        response.extensions_mut().insert(Failure(number));
     }
 
     /// Returns where the WebSockets of the app are counted.
@@ -258,9 +273,12 @@ impl Observer {
     fn tell(&self, known: &Known, exchange: &Exchange) {
         let kept = exchange.note.as_ref().and_then(|note| note.downcast_ref::<Kept>());
         let because = kept.and_then(|kept| kept.because.as_ref());
+        let failure = kept.and_then(|kept| kept.failure);
         let may_note = match exchange.refusal {
             // Decided when it was refused.
             Some(_) => because.is_some(),
+            // Decided when it failed.
+            None if failure.is_some() => true,
             None => known.may_note(exchange.route, StoryKind::Slow),
         };
         if !may_note {
@@ -271,21 +289,20 @@ impl Observer {
         story.trace_id = kept.and_then(|kept| kept.trace_id.clone());
         story.waited_for = known.waited_for(exchange);
         story.refused = because.map(|because| because.0.clone());
-        self.note(known, exchange.route, story);
-    }
-
-    fn note(&self, known: &Known, route: Option<u32>, mut story: Story) {
-        let route = known.index(route);
-        if let Some(name) = known.names.get(route) {
-            story.methods.clone_from(&name.methods);
-            story.pattern.clone_from(&name.pattern);
+        let route = known.index(exchange.route);
+        known.name(route, &mut story);
+        tracing::warn!(%story, "a request was slow or was refused");
+        // A line of the log has no other letters than those of ASCII.
+        log_without_subscriber(&story.to_string().replace("µs", "us"));
+        match failure {
+            Some(Failure(number)) if exchange.refusal.is_none() => {
+                story.kind = StoryKind::Failed;
+                self.stories.replace(number, route, story);
+            }
+            _ => {
+                self.stories.note(route, story);
+            }
         }
-        if story.timing.is_some() {
-            tracing::warn!(%story, "a request was slow or was refused");
-            // A line of the log has no other letters than those of ASCII.
-            log_without_subscriber(&story.to_string().replace("µs", "us"));
-        }
-        self.stories.note(route, story);
     }
 }
 
@@ -315,6 +332,13 @@ impl Known {
             QueuedFor::Permit(permits) => format!("a permit \"{}\"", permits.name()),
             _ => return None,
         })
+    }
+
+    fn name(&self, route: usize, story: &mut Story) {
+        if let Some(name) = self.names.get(route) {
+            story.methods.clone_from(&name.methods);
+            story.pattern.clone_from(&name.pattern);
+        }
     }
 
     /// Returns whether a story of this route and kind may be noted now.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use filoplume_runtime::{Exchange, Ran, Timing};
@@ -22,7 +23,8 @@ const STORIES_MAX: usize = 100;
 pub enum StoryKind {
     /// It took longer than [`App::slow_after`](crate::App::slow_after).
     Slow,
-    /// Its handler or middleware answered with a status of 500 or more.
+    /// Its handler or middleware answered with a status of 500 or more. It may have been slow as
+    /// well: then its [timing](Story::timing) says so.
     Failed,
     /// The server refused it without calling its handler.
     Refused,
@@ -176,45 +178,67 @@ fn rounded(time: Duration) -> Duration {
     Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The recent stories, the oldest first, each with the index of its route.
+/// A story with the index of its route.
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    route: usize,
+    story: Story,
+}
+
+/// The recent stories, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Stories {
-    kept: Mutex<VecDeque<(usize, Story)>>,
+    kept: Mutex<VecDeque<Kept>>,
+    /// The number of the next story.
+    next: AtomicU64,
 }
 
 impl Stories {
-    pub(super) fn note(&self, route: usize, story: Story) {
+    /// Keeps a story. Returns its number.
+    pub(super) fn note(&self, route: usize, story: Story) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut kept = self.kept.lock();
         if kept.len() == STORIES_MAX {
             let displaced = displaced(&kept);
             kept.remove(displaced);
         }
-        kept.push_back((route, story));
+        kept.push_back(Kept { number, route, story });
+        number
+    }
+
+    /// Replaces the story with this number, or keeps one more if that was displaced.
+    pub(super) fn replace(&self, number: u64, route: usize, story: Story) {
+        if let Some(kept) = self.kept.lock().iter_mut().find(|kept| kept.number == number) {
+            kept.story = story;
+            return;
+        }
+        self.note(route, story);
     }
 
     /// Returns the stories, the newest first.
     pub(super) fn read(&self) -> Vec<Story> {
-        self.kept.lock().iter().rev().map(|(_, story)| story.clone()).collect()
+        self.kept.lock().iter().rev().map(|kept| kept.story.clone()).collect()
     }
 }
 
 /// Returns the index of the story that makes room for another: of the kind with the most stories,
 /// and of its route with the most, the oldest. So a flood displaces itself. A kind that has a third
 /// of the places loses none to others.
-fn displaced(kept: &VecDeque<(usize, Story)>) -> usize {
+fn displaced(kept: &VecDeque<Kept>) -> usize {
     let mut kinds = [0_usize; StoryKind::COUNT];
-    for (_, story) in kept {
+    for Kept { story, .. } in kept {
         kinds[story.kind.index()] += 1;
     }
     let most = kinds.iter().max().copied().unwrap_or(0);
     let is_of_kind = |story: &Story| kinds[story.kind.index()] == most;
     let mut routes = HashMap::new();
-    for (route, _) in kept.iter().filter(|(_, story)| is_of_kind(story)) {
+    for Kept { route, .. } in kept.iter().filter(|kept| is_of_kind(&kept.story)) {
         *routes.entry(*route).or_insert(0_usize) += 1;
     }
     let most = routes.values().max().copied().unwrap_or(0);
     kept.iter()
-        .position(|(route, story)| is_of_kind(story) && routes.get(route) == Some(&most))
+        .position(|kept| is_of_kind(&kept.story) && routes.get(&kept.route) == Some(&most))
         .unwrap_or(0)
 }
 

@@ -50,12 +50,12 @@ impl AppService {
     fn answer_observed(&self, observer: &Observer, request: Request) -> Response {
         let route = request.route();
         let counts = observer.begin_request(route);
-        let response = self.app.answer(request);
+        let mut response = self.app.answer(request);
         if let Some(counts) = counts {
             counts.end(response.status().as_u16());
         }
         if response.status().is_server_error() {
-            observer.failed(route, &response, trace_id_of);
+            observer.failed(route, &mut response, trace_id_of);
         }
         response
     }
