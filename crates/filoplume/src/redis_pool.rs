@@ -2,7 +2,7 @@
 //! their own for others.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redis::{Client, Connection, IntoConnectionInfo, RedisResult};
@@ -10,6 +10,9 @@ use redis::{Client, Connection, IntoConnectionInfo, RedisResult};
 /// The maximum number of idle connections. If more threads use the pool at once, more connections
 /// are opened.
 const IDLE_CONNECTIONS_MAX: usize = 16;
+
+/// A time-out of zero would disable it.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// The address of a server, and the idle connections to it.
 pub(crate) struct RedisPool {
@@ -38,10 +41,14 @@ impl RedisPool {
 
     /// Sets the time-out of connecting and of each response.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
-        // A time-out of zero would disable it.
-        self.timeout = timeout.max(Duration::from_millis(1));
+        self.timeout = timeout.max(TIMEOUT_MIN);
         // Idle connections still have the old time-out.
         self.idle.get_mut().clear();
+    }
+
+    /// Returns the time-out of connecting and of each response.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Returns the address of the server without secrets.
@@ -50,12 +57,14 @@ impl RedisPool {
     }
 
     /// Sends a command. If it fails on an idle connection, which the server may have closed, it is
-    /// sent again on a new connection. So use it only for commands that can be repeated.
+    /// sent again on a new connection. So use it only for commands that can be repeated. Both
+    /// attempts and connecting share one time-out.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached, is too slow, or returns an error.
     pub(crate) fn ask<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
+        let begun = Instant::now();
         let idle = self.idle.lock().pop();
         if let Some(mut connection) = idle {
             match ask(&mut connection) {
@@ -75,8 +84,11 @@ impl RedisPool {
                 }
             }
         }
-        let mut connection = self.open()?;
+        let left = || self.timeout.saturating_sub(begun.elapsed()).max(TIMEOUT_MIN);
+        let mut connection = self.client.get_connection_with_timeout(left())?;
+        set_timeouts(&connection, left())?;
         let value = ask(&mut connection)?;
+        set_timeouts(&connection, self.timeout)?;
         Ok(self.keep(connection, value))
     }
 
@@ -87,8 +99,7 @@ impl RedisPool {
     /// If the server cannot be reached.
     pub(crate) fn open(&self) -> RedisResult<Connection> {
         let connection = self.client.get_connection_with_timeout(self.timeout)?;
-        connection.set_read_timeout(Some(self.timeout))?;
-        connection.set_write_timeout(Some(self.timeout))?;
+        set_timeouts(&connection, self.timeout)?;
         Ok(connection)
     }
 
@@ -99,4 +110,9 @@ impl RedisPool {
         }
         value
     }
+}
+
+fn set_timeouts(connection: &Connection, timeout: Duration) -> RedisResult<()> {
+    connection.set_read_timeout(Some(timeout))?;
+    connection.set_write_timeout(Some(timeout))
 }

@@ -1,9 +1,10 @@
 //! Sessions in Redis.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, cmd, pipe};
+use redis::{Cmd, Connection, FromRedisValue, RedisError, RedisResult, cmd, pipe};
 
 use super::{SessionOwner, SessionStore};
 use crate::core::error::{Error, Result};
@@ -36,7 +37,8 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// ```
 ///
 /// Broken connections are replaced, once per command. The timeout for each response of the server
-/// is two seconds.
+/// is two seconds. A request whose session cannot be read or written because Redis is too slow, or
+/// cannot be reached, is answered with `503`.
 ///
 /// Redis removes sessions when they expire. A session of a visitor expires after an hour, or after
 /// its own lifetime if that is shorter, until a client presents it. From then on it has its whole
@@ -87,7 +89,46 @@ impl RedisStore {
 
     /// Runs a command, which may run twice.
     fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        Ok(self.pool.ask(|connection| command.query(connection))?)
+        self.ask(|connection| command.query(connection))
+    }
+
+    fn ask<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> Result<T> {
+        self.pool.ask(ask).map_err(|source| self.error(source))
+    }
+
+    /// Returns a `503` if Redis cannot be reached or is too slow. Its address is among the causes,
+    /// which clients do not see.
+    fn error(&self, source: RedisError) -> Error {
+        let address = self.pool.address();
+        let message = if source.is_timeout() {
+            let timeout = self.pool.timeout();
+            format!("the session store, Redis at {address}, did not answer within {timeout:?}")
+        } else if source.is_io_error() || source.is_unrecoverable_error() {
+            format!("the session store, Redis at {address}, is not available")
+        } else {
+            return source.into();
+        };
+        Error::unavailable("the sessions are not available at the moment")
+            .with_source(Unavailable { message, source })
+    }
+}
+
+/// Why Redis is not available, without secrets.
+#[derive(Debug)]
+struct Unavailable {
+    message: String,
+    source: RedisError,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Unavailable {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.source)
     }
 }
 
@@ -108,7 +149,7 @@ impl SessionStore for RedisStore {
         let mut commands = pipe();
         commands.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
         let (record, left): (Option<Vec<u8>>, i64) =
-            self.pool.ask(|connection| commands.query(connection))?;
+            self.ask(|connection| commands.query(connection))?;
         // A session whose end comes near is kept longer too. That is harmless: the record says when
         // it ends.
         let is_short = u128::try_from(left).is_ok_and(|left| left <= UNPRESENTED_TIME.as_millis());

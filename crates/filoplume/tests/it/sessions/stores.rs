@@ -199,12 +199,40 @@ fn broken_connections_to_redis_are_replaced() {
     client.get("/color").send().assert_text("Some(\"red\")");
     redis.stop();
     let begun = Instant::now();
-    client.get("/color").send().assert_status(500);
+    let refused = client.get("/color").send();
+    refused.assert_status(503);
+    assert!(!refused.text().contains("127.0.0.1"), "{refused:?}");
     assert!(begun.elapsed() < Duration::from_secs(10));
     redis.restart();
     client.get("/color").send().assert_status(200);
     client.put("/color/blue").send().assert_status(200);
     client.get("/color").send().assert_text("Some(\"blue\")");
+}
+
+#[test]
+fn a_redis_that_is_slow_is_a_503_that_names_it_to_the_log_only() {
+    let Some(redis) = RedisServer::start() else { return };
+    let timeout = Duration::from_millis(700);
+    let store = redis_store(&redis).timeout(timeout);
+    let sessions = app(Sessions::new(redis_store(&redis).timeout(timeout), key())).test();
+    sessions.put("/color/red").send().assert_status(200);
+    sessions.get("/color").send().assert_status(200);
+    store.load("any").expect("it answers");
+    redis.signal("STOP");
+    let begun = Instant::now();
+    let error = store.load("any").expect_err("it is stopped");
+    assert!(begun.elapsed() < timeout * 2, "it is asked once: {:?}", begun.elapsed());
+    let refused = sessions.get("/color").send();
+    redis.signal("CONT");
+    refused.assert_status(503);
+    assert!(!refused.text().contains("127.0.0.1"), "{refused:?}");
+    let because = error.source().expect("the cause is kept");
+    let expected = format!(
+        "the session store, Redis at 127.0.0.1:{}, did not answer within 700ms",
+        redis.port()
+    );
+    assert_eq!(because.to_string(), expected);
+    assert!(because.source().is_some(), "and its own cause");
 }
 
 #[test]
