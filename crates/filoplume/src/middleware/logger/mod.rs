@@ -251,8 +251,8 @@ impl Logger {
     ///
     /// Events and JSON lines have the fields `turn_us`, `queue_us` and so on, in microseconds and
     /// without those that are zero. Short lines have them in parentheses. The combined format has
-    /// no place for them. The phases before the logger belong to the request, `computing` and
-    /// `waiting` to what it encloses. Measuring costs about a microsecond per request.
+    /// no place for them. The duration is then that of the whole request, from its first byte, and
+    /// not only of what the logger encloses. Measuring costs about a microsecond per request.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -315,7 +315,7 @@ impl Middleware for Logger {
             status: response.status(),
             route: context.route(),
             bytes: bytes_of(&response, error.is_some()),
-            duration: started.elapsed(),
+            duration: duration_of(timing, started),
             timing,
             request_id: context.request_id().map(RequestId::as_str),
             trace_id: trace_id_of(&info, &response),
@@ -380,6 +380,12 @@ impl fmt::Debug for Logger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Logger").field("format", &self.output.format).finish_non_exhaustive()
     }
+}
+
+/// Returns how long a request has taken since its first byte, or since `started` if it was not
+/// measured.
+fn duration_of(timing: Option<Timing>, started: Instant) -> Duration {
+    timing.map_or_else(|| started.elapsed(), |timing| timing.total())
 }
 
 fn micros(time: Duration) -> u64 {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use filoplume_runtime::pushed::{Ended, Outcome};
 use filoplume_runtime::{FileBody, Refusal, Response, ResponseBody, StatusCode, Timing};
 
-use super::{Entry, Output, RequestInfo, trace_id_of};
+use super::{Entry, Output, RequestInfo, duration_of, trace_id_of};
 use crate::core::context::Context;
 use crate::core::error::in_one_line;
 use crate::middleware::RequestId;
@@ -174,7 +174,7 @@ impl Drop for PendingLine {
             status: self.status,
             route: self.route.as_deref(),
             bytes: Some(self.bytes),
-            duration: started.elapsed(),
+            duration: duration_of(timing, started),
             timing,
             request_id: self.request_id.as_ref().map(RequestId::as_str),
             trace_id: self.request.trace_id,

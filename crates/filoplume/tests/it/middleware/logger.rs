@@ -251,6 +251,41 @@ fn the_line_of_a_stream_of_events_comes_when_its_client_has_left() {
     }
 }
 
+/// One of the requests waits for the thread that the other one has.
+#[test]
+fn the_duration_of_a_measured_request_is_that_of_all_its_phases() {
+    let sink = Sink::default();
+    let app = App::new()
+        .route("/", get(|| std::thread::sleep(std::time::Duration::from_millis(50))).on_pool())
+        .with(Logger::new().json().timing().to(sink.clone()))
+        .config(ServerConfig::default().threads_max(1))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let clients = [(); 2].map(|()| {
+        let mut client = std::net::TcpStream::connect(app.local_addr()).unwrap();
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.write_all(head).unwrap();
+        client
+    });
+    for client in clients {
+        let answer = io::read_to_string(client).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    app.shutdown();
+    let text = sink.text();
+    let mut queued = 0;
+    for line in text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let of = |name: &str| line[format!("{name}_us")].as_u64().unwrap_or(0);
+        let phases = ["head", "content", "turn", "queue", "computing", "waiting", "write"];
+        let sum: u64 = phases.iter().map(|phase| of(phase)).sum();
+        assert!((sum..sum + 7).contains(&of("duration")), "{line}");
+        queued = queued.max(of("queue"));
+    }
+    assert_eq!(text.lines().count(), 2);
+    assert!(queued >= 20_000, "{text}");
+}
+
 #[test]
 fn a_body_without_a_thread_is_logged_as_the_503_that_its_client_gets() {
     use filoplume::pushed::Pushed;
