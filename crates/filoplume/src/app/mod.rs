@@ -468,9 +468,7 @@ impl App {
         }
         if let Some(observer) = &settings.observer {
             observer.begin(table.names(), table.permits());
-            if let Some(collect) = settings.health.take() {
-                observer.add_collector(collect);
-            }
+            settings.health.take().into_iter().for_each(|collect| observer.add_collector(collect));
         }
         if settings.is_development {
             tracing::warn!(

@@ -1,5 +1,5 @@
-//! Whether an instance is ready: the answer to a probe, the line in the log when it changes, and the
-//! figures for alerts.
+//! Whether an instance is ready: the answer to a probe, the line in the log when it changes, and
+//! the figures for alerts.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
