@@ -1,15 +1,17 @@
 //! Sessions in an SQLite file.
 
+mod busy;
 mod file;
 mod schema;
 
 use std::fmt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use self::busy::{BUSY_TIMEOUT, is_busy};
 use self::schema::{
     DELETE_EXPIRED, DELETE_NEXT, Extent, INSERT, LOAD, RECORD_USE, REPLACE, RETURN_TO_PROBATION,
 };
@@ -17,9 +19,6 @@ use super::segments::{EXPIRED_PER_INSERT, used_share};
 use super::{SessionOwner, SessionStore, now};
 use crate::core::error::{Error, Result};
 use crate::log::Throttle;
-
-/// How long to wait while another process holds the lock of the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Default bound on the number of sessions: some 100 MB if they are small.
 const SESSIONS_MAX: usize = 250_000;
@@ -40,6 +39,9 @@ const SWEPT_MAX: usize = 1000;
 /// for each request that only reads.
 const USE_PRECISION: i64 = 60 * 1_000_000;
 
+/// How long no use is recorded after the database could not be written, such as on a full disk.
+const USE_PAUSE: Duration = Duration::from_secs(5);
+
 /// Sessions in an SQLite file. They survive a restart, and several processes of one machine can
 /// share them.
 ///
@@ -59,6 +61,9 @@ const USE_PRECISION: i64 = 60 * 1_000_000;
 /// short transaction at a time. If the machine (not just the process) crashes, the last changes may
 /// be lost, but the file stays consistent.
 ///
+/// While another program holds SQLite's write lock, for a migration or a `VACUUM`, sessions are
+/// still read. A change waits for up to five seconds, then it fails with a `503`.
+///
 /// The store has two bounds: [`sessions_max`](Self::sessions_max) and
 /// [`bytes_max`](Self::bytes_max). When one is reached, the store deletes in this order: sessions
 /// that no client has presented again, oldest first; the least recently used of other visitors; the
@@ -69,11 +74,16 @@ const USE_PRECISION: i64 = 60 * 1_000_000;
 /// minute. Each new session deletes up to 8 expired ones, so that they cannot accumulate at any
 /// rate of new sessions.
 pub struct SqliteStore {
+    /// Never locked while its owner waits for SQLite's lock, because others read meanwhile.
     connection: Mutex<Connection>,
+    /// Held by the one thread that tries to write. The others wait for it.
+    writer: Mutex<()>,
     sessions_max: usize,
     bytes_max: usize,
-    /// A database that cannot be written, such as one on a full disk, fails with each request.
+    /// While another program holds SQLite's write lock, each request may fail to record a use.
     unrecorded_uses: Throttle,
+    /// Until when no use is recorded.
+    uses_paused_until: Mutex<Option<Instant>>,
 }
 
 impl SqliteStore {
@@ -91,8 +101,8 @@ impl SqliteStore {
         Self::with_connection(Connection::open(path)?)
     }
 
-    /// Returns a store that uses an open connection. If other users can read or write its file, a
-    /// warning in the log names it.
+    /// Returns a store that uses an open connection, and sets its busy timeout. If other users can
+    /// read or write its file, a warning in the log names it.
     ///
     /// # Errors
     ///
@@ -103,13 +113,17 @@ impl SqliteStore {
         // In WAL mode a commit then waits for no disk; a checkpoint does.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         schema::create(&mut connection)?;
+        // From now on the store waits itself, without the lock of the connection.
+        connection.busy_timeout(Duration::ZERO)?;
         file::warn_if_shared(connection.path().unwrap_or_default());
         let connection = Mutex::new(connection);
         let store = Self {
             connection,
+            writer: Mutex::new(()),
             sessions_max: SESSIONS_MAX,
             bytes_max: BYTES_MAX,
             unrecorded_uses: Throttle::new(),
+            uses_paused_until: Mutex::new(None),
         };
         store.sweep()?;
         Ok(store)
@@ -161,22 +175,42 @@ impl SqliteStore {
     ///
     /// If the file cannot be written.
     pub fn sweep(&self) -> Result<usize> {
-        let connection = self.connection.lock();
-        Ok(connection
-            .prepare_cached(DELETE_EXPIRED)?
-            .execute(params![seconds(now()), rows(SWEPT_MAX)])?)
+        self.write(|connection| {
+            connection
+                .prepare_cached(DELETE_EXPIRED)?
+                .execute(params![seconds(now()), rows(SWEPT_MAX)])
+        })
     }
 
-    /// Records that a client presented a session.
-    fn record_use(&self, connection: &mut Connection, id: &str) -> Result<()> {
+    /// Records that a client presented a session. If that fails, the session is valid
+    /// nevertheless, so this does not wait for SQLite's lock.
+    fn record_use(&self, id: &str) {
+        if self.uses_paused_until.lock().is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        let recorded = self.try_record_use(&mut self.connection.lock(), id);
+        let Err(error) = recorded else { return };
+        // To find out that the lock is held costs next to nothing, so the next request may try
+        // again at once. With a pause, a few collisions with another process that writes all the
+        // time would leave sessions in use on probation.
+        if !is_busy(&error) {
+            *self.uses_paused_until.lock() = Some(Instant::now() + USE_PAUSE);
+        }
+        if let Some(left_out) = self.unrecorded_uses.admit() {
+            let left_out = left_out.field();
+            tracing::warn!(%error, left_out, "the use of a session could not be recorded");
+        }
+    }
+
+    fn try_record_use(&self, connection: &mut Connection, id: &str) -> rusqlite::Result<()> {
         let transaction = begin(connection)?;
         transaction.prepare_cached(RECORD_USE)?.execute(params![id, microseconds()])?;
         self.keep_share(&transaction)?;
-        Ok(transaction.commit()?)
+        transaction.commit()
     }
 
     /// If sessions in use exceed their share, the first of them to be deleted return to probation.
-    fn keep_share(&self, transaction: &Transaction<'_>) -> Result<()> {
+    fn keep_share(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let share =
             Extent { sessions: used_share(self.sessions_max), bytes: used_share(self.bytes_max) };
         let surplus = schema::used(transaction)?.beyond(share);
@@ -192,7 +226,12 @@ impl SqliteStore {
 
     /// Makes room after a call has added something to the session `id`, which stays. A file that
     /// exceeds its bounds by more than what was added is reduced a little with each call.
-    fn make_room(&self, transaction: &Transaction<'_>, id: &str, added: Extent) -> Result<()> {
+    fn make_room(
+        &self,
+        transaction: &Transaction<'_>,
+        id: &str,
+        added: Extent,
+    ) -> rusqlite::Result<()> {
         let max = Extent { sessions: self.sessions_max, bytes: self.bytes_max };
         let surplus = schema::all(transaction)?.beyond(max);
         let mut deleted = Extent::default();
@@ -246,23 +285,18 @@ fn microseconds() -> i64 {
 
 impl SessionStore for SqliteStore {
     fn load(&self, id: &str) -> Result<Option<Vec<u8>>> {
-        let mut connection = self.connection.lock();
-        let found: Option<(Vec<u8>, bool, i64)> = connection
-            .prepare_cached(LOAD)?
-            .query_row(params![id, seconds(now())], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })
-            .optional()?;
+        let found: Option<(Vec<u8>, bool, i64)> = self.read(|connection| {
+            connection
+                .prepare_cached(LOAD)?
+                .query_row(params![id, seconds(now())], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                })
+                .optional()
+        })?;
         let Some((record, is_used, at)) = found else { return Ok(None) };
         // Also if the clock was set back.
         if !is_used || !(0..USE_PRECISION).contains(&microseconds().saturating_sub(at)) {
-            // The session is valid even if its use cannot be recorded.
-            if let Err(error) = self.record_use(&mut connection, id) {
-                if let Some(left_out) = self.unrecorded_uses.admit() {
-                    let left_out = left_out.field();
-                    tracing::warn!(%error, left_out, "the use of a session could not be recorded");
-                }
-            }
+            self.record_use(id);
         }
         Ok(Some(record))
     }
@@ -279,21 +313,22 @@ impl SessionStore for SqliteStore {
         keep_for: Duration,
     ) -> Result<()> {
         self.check_size(record)?;
-        let mut connection = self.connection.lock();
-        let transaction = begin(&mut connection)?;
-        transaction
-            .prepare_cached(DELETE_EXPIRED)?
-            .execute(params![seconds(now()), rows(EXPIRED_PER_INSERT)])?;
-        transaction.prepare_cached(INSERT)?.execute(params![
-            id,
-            record,
-            end(keep_for),
-            microseconds(),
-            owner == SessionOwner::User
-        ])?;
-        self.make_room(&transaction, id, Extent { sessions: 1, bytes: record.len() })?;
-        self.keep_share(&transaction)?;
-        Ok(transaction.commit()?)
+        self.write(|connection| {
+            let transaction = begin(connection)?;
+            transaction
+                .prepare_cached(DELETE_EXPIRED)?
+                .execute(params![seconds(now()), rows(EXPIRED_PER_INSERT)])?;
+            transaction.prepare_cached(INSERT)?.execute(params![
+                id,
+                record,
+                end(keep_for),
+                microseconds(),
+                owner == SessionOwner::User
+            ])?;
+            self.make_room(&transaction, id, Extent { sessions: 1, bytes: record.len() })?;
+            self.keep_share(&transaction)?;
+            transaction.commit()
+        })
     }
 
     fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {
@@ -309,30 +344,34 @@ impl SessionStore for SqliteStore {
         keep_for: Duration,
     ) -> Result<bool> {
         self.check_size(new)?;
-        let mut connection = self.connection.lock();
-        let transaction = begin(&mut connection)?;
-        let changed = transaction.prepare_cached(REPLACE)?.execute(params![
-            id,
-            old,
-            new,
-            end(keep_for),
-            seconds(now()),
-            microseconds(),
-            owner == SessionOwner::User
-        ])?;
-        if changed == 1 {
-            let bytes = new.len().saturating_sub(old.len());
-            self.make_room(&transaction, id, Extent { sessions: 0, bytes })?;
-            self.keep_share(&transaction)?;
-        }
-        transaction.commit()?;
-        Ok(changed == 1)
+        self.write(|connection| {
+            let transaction = begin(connection)?;
+            let changed = transaction.prepare_cached(REPLACE)?.execute(params![
+                id,
+                old,
+                new,
+                end(keep_for),
+                seconds(now()),
+                microseconds(),
+                owner == SessionOwner::User
+            ])?;
+            if changed == 1 {
+                let bytes = new.len().saturating_sub(old.len());
+                self.make_room(&transaction, id, Extent { sessions: 0, bytes })?;
+                self.keep_share(&transaction)?;
+            }
+            transaction.commit()?;
+            Ok(changed == 1)
+        })
     }
 
     fn remove(&self, id: &str) -> Result<()> {
-        let connection = self.connection.lock();
-        connection.prepare_cached("DELETE FROM filoplume_sessions WHERE id = ?1")?.execute([id])?;
-        Ok(())
+        self.write(|connection| {
+            connection
+                .prepare_cached("DELETE FROM filoplume_sessions WHERE id = ?1")?
+                .execute([id])?;
+            Ok(())
+        })
     }
 }
 
