@@ -42,6 +42,12 @@ impl Bucket {
         Self { burst, ..self }
     }
 
+    /// Returns a bucket with a multiple of the rate and the burst.
+    pub(super) fn times(self, factor: u32) -> Self {
+        let interval_nanos = (self.interval_nanos / u64::from(factor.max(1))).max(1);
+        Self { interval_nanos, burst: self.burst.saturating_mul(factor) }
+    }
+
     pub(super) fn burst(&self) -> u32 {
         self.burst
     }
@@ -85,6 +91,18 @@ impl Bucket {
     }
 }
 
+impl Decision {
+    /// Returns the decision about a request that needs a token of another bucket too, which was
+    /// asked because this one had a token.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            retry_after: self.retry_after.or(other.retry_after),
+            remaining: self.remaining.min(other.remaining),
+            full_after: self.full_after.max(other.full_after),
+        }
+    }
+}
+
 /// Part of the key in Redis.
 impl fmt::Display for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,6 +136,14 @@ mod tests {
         assert_eq!(take(start + SECOND / 2), (None, 0), "a refused request takes no token");
         assert_eq!(take(start + SECOND / 2), (Some(500), 0));
         assert_eq!(take(start + 100 * SECOND), (None, 2), "at most a full bucket returns");
+    }
+
+    #[test]
+    fn a_multiple_has_the_rate_and_the_burst_several_times() {
+        let bucket = Bucket::new(5, Duration::from_secs(1)).with_burst(3).times(8);
+        assert_eq!((bucket.interval(), bucket.burst()), (Duration::from_millis(25), 24));
+        let largest = Bucket::new(u32::MAX, Duration::from_nanos(1)).times(8);
+        assert_eq!((largest.interval_nanos, largest.burst), (1, u32::MAX));
     }
 
     #[test]

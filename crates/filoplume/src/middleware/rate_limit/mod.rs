@@ -1,6 +1,7 @@
 //! A limit on the rate of requests per client.
 
 mod bucket;
+mod clients;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis_counters;
@@ -8,13 +9,13 @@ mod redis_counters;
 use std::fmt;
 use std::time::Duration;
 
-use filoplume_runtime::{Headers, Request, Response, StatusCode, client_network};
+use filoplume_runtime::{Headers, Request, Response, StatusCode};
 
 use self::bucket::{Bucket, Decision};
+use self::clients::Client;
 use self::memory::Memory;
 #[cfg(feature = "redis")]
 pub use self::redis_counters::{RedisCounters, WhenRedisFails};
-use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
@@ -23,9 +24,10 @@ use crate::middleware::concurrency_limit::whole_seconds;
 /// Number of clients that are remembered: about 5 MiB.
 const KEYS_MAX: usize = 100_000;
 
-/// Length in bytes up to which keys are distinguished. Longer keys with the same beginning share a
-/// bucket.
-const KEY_BYTES_MAX: usize = 256;
+/// An IPv6 network of 48 bits has this many times the rate and the burst of a client. It has 65,536
+/// clients, and hosting providers and tunnels give one to anyone. The phones of a mobile network
+/// share some too, so it is not one client.
+const NETWORK_SHARE: u32 = 8;
 
 /// Limits the number of requests per client and period. Further ones get a `429` with
 /// `Retry-After`.
@@ -56,9 +58,13 @@ const KEY_BYTES_MAX: usize = 256;
 /// address usually has them all. [`key`](Self::key) identifies clients in another way, such as by
 /// API key.
 ///
-/// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. If there are more,
-/// those that were idle the longest are forgotten. They have a full bucket when they return, so no
-/// client is refused because of this bound.
+/// **IPv6 networks** of 48 bits have a bucket as well, with eight times the rate and the burst of a
+/// client. Such a network has 65,536 clients, and is given to anyone who asks for one. A request
+/// needs a token of both buckets. Clients that a key identifies need none of a network.
+///
+/// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered, and as many networks.
+/// If there are more, those that were idle the longest are forgotten. They have a full bucket when
+/// they return, so no client is refused because of this bound.
 ///
 /// **Several instances** count separately, unless they share their counts through Redis with
 /// [`redis`](Self::redis).
@@ -70,12 +76,22 @@ const KEY_BYTES_MAX: usize = 256;
 pub struct RateLimit {
     bucket: Bucket,
     memory: Memory,
+    /// The buckets of IPv6 networks of 48 bits.
+    networks: Memory,
     key: Option<KeyOf>,
     name: String,
     says_headers: bool,
     #[cfg(feature = "redis")]
     redis: Option<RedisCounters>,
     mistakes: Vec<String>,
+}
+
+/// Whose bucket it is.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Client,
+    /// An IPv6 network of 48 bits.
+    Network,
 }
 
 type KeyOf = Box<dyn Fn(&Request) -> Option<String> + Send + Sync>;
@@ -118,6 +134,7 @@ impl RateLimit {
         Self {
             bucket,
             memory: Memory::new(KEYS_MAX),
+            networks: Memory::new(KEYS_MAX),
             key: None,
             name: String::new(),
             says_headers: true,
@@ -162,10 +179,11 @@ impl RateLimit {
         self
     }
 
-    /// Sets how many clients are remembered. Default: 100,000.
+    /// Sets how many clients are remembered, and how many IPv6 networks. Default: 100,000 of each.
     #[must_use]
     pub fn keys_max(mut self, keys: usize) -> Self {
         self.memory = Memory::new(keys);
+        self.networks = Memory::new(keys);
         self
     }
 
@@ -211,34 +229,57 @@ impl RateLimit {
         self
     }
 
-    fn take(&self, key: &[u8]) -> Result<Decision> {
+    /// Takes a token of the client and one of its network. The client comes first: a request that
+    /// its own limit refuses takes nothing from its neighbours.
+    /// Takes a token of the client and one of its network. The client comes first: a request that
+    /// its own limit refuses takes nothing from its neighbours. Returns whose limit decided.
+    fn take(&self, client: &Client) -> Result<(Decision, Owner)> {
+        let own = self.take_from(&self.memory, &client.key, &self.bucket)?;
+        let Some(network) = &client.network else { return Ok((own, Owner::Client)) };
+        if own.retry_after.is_some() {
+            return Ok((own, Owner::Client));
+        }
+        let shared = self.take_from(&self.networks, network, &self.network_bucket())?;
+        Ok((own.and(shared), Owner::Network))
+    }
+
+    fn network_bucket(&self) -> Bucket {
+        self.bucket.times(NETWORK_SHARE)
+    }
+
+    fn take_from(&self, memory: &Memory, key: &str, bucket: &Bucket) -> Result<Decision> {
+        let key = key.as_bytes();
         #[cfg(feature = "redis")]
         if let Some(redis) = &self.redis {
-            return redis
-                .take(&self.redis_key(key), &self.bucket, || self.memory.take(key, &self.bucket));
+            let name = self.redis_key(key, bucket);
+            return redis.take(&name, bucket, || memory.take(key, bucket));
         }
-        Ok(self.memory.take(key, &self.bucket))
+        Ok(memory.take(key, bucket))
     }
 
     /// Returns the key in Redis. It contains the bucket, so that a changed limit does not read old
     /// counts.
     #[cfg(feature = "redis")]
-    fn redis_key(&self, key: &[u8]) -> Vec<u8> {
-        let prefix = format!("filoplume:rate:{}:{}:", self.name, self.bucket);
+    fn redis_key(&self, key: &[u8], bucket: &Bucket) -> Vec<u8> {
+        let prefix = format!("filoplume:rate:{}:{bucket}:", self.name);
         [prefix.as_bytes(), key].concat()
     }
 
     /// Returns the error for a request that may come again in `wait`. Its source is for the log and
     /// for developers. It does not have the key, which may be a secret.
-    fn refusal(&self, wait: Duration) -> Error {
+    fn refusal(&self, wait: Duration, owner: Owner) -> Error {
         let seconds = whole_seconds(wait);
         let unit = if seconds == 1 { "second" } else { "seconds" };
         let message = format!("too many requests; try again in {seconds} {unit}");
-        let (interval, burst) = (self.bucket.interval(), self.bucket.burst());
+        let (owner, bucket) = match owner {
+            Owner::Client => ("client", self.bucket),
+            Owner::Network => ("IPv6 network of the client", self.network_bucket()),
+        };
+        let (interval, burst) = (bucket.interval(), bucket.burst());
         let name = if self.name.is_empty() { "" } else { &format!(" `{}`", self.name) };
         let limit = format!(
-            "RateLimit{name}: the client has used up its limit of a request every {interval:?}, in \
-             bursts of {burst}"
+            "RateLimit{name}: the {owner} has used up its limit of a request every {interval:?}, \
+             in bursts of {burst}"
         );
         Error::new(StatusCode::TOO_MANY_REQUESTS, message)
             .with_source(limit)
@@ -259,10 +300,10 @@ impl RateLimit {
 
 impl Middleware for RateLimit {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
-        let key = key_of(&request, next.context(), self.key.as_ref());
-        let decision = self.take(key.as_bytes())?;
+        let client = Client::of(&request, next.context(), self.key.as_ref());
+        let (decision, owner) = self.take(&client)?;
         let mut response = match decision.retry_after {
-            Some(wait) => self.refusal(wait).into_pending_response(),
+            Some(wait) => self.refusal(wait, owner).into_pending_response(),
             None => next.run(request),
         };
         // Headers of an inner limit are overwritten only if this limit has refused the request.
@@ -289,23 +330,5 @@ impl fmt::Debug for RateLimit {
             .field("bucket", &self.bucket)
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-/// Returns the key of the client. A key from the program never equals one from an address.
-fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> String {
-    match key.and_then(|key| key(request)) {
-        Some(mut key) => {
-            let end = (0..=KEY_BYTES_MAX)
-                .rev()
-                .find(|&end| key.is_char_boundary(end))
-                .unwrap_or_default();
-            key.truncate(end);
-            format!("key:{key}")
-        }
-        None => match context.client_ip(request).map(client_network) {
-            Some(network) => format!("ip:{network}"),
-            None => "unix".to_owned(),
-        },
     }
 }

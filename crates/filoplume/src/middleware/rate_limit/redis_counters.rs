@@ -38,7 +38,8 @@ return {1, math.ceil(ahead)}
 /// Counts that several instances share through Redis, for
 /// [`RateLimit::redis`](super::RateLimit::redis).
 ///
-/// Each request is one call of a script, which is atomic. Connections are reused, and replaced
+/// Each request is one call of a script, which is atomic, and a second one for the network of an
+/// IPv6 client. Connections are reused, and replaced
 /// after a failure. If Redis does not answer within [the timeout](Self::timeout), it is not used
 /// for a second. [`when_it_fails`](Self::when_it_fails) decides what happens to requests in that
 /// time.

@@ -266,6 +266,39 @@ fn the_key_identifies_clients_and_otherwise_the_address_does() {
     assert_eq!((ask(&long), ask(&format!("{long}x"))), (200, 429), "the first 256 bytes count");
 }
 
+/// A network of 48 bits has 65,536 clients.
+#[test]
+fn an_ipv6_network_has_eight_times_the_limit_of_a_client() {
+    let limit = || RateLimit::per(1, HOUR).burst(2);
+    let app = App::new().development(true).get("/", || "hi").with(limit());
+    let service = app.build().unwrap();
+    let allowed = |network: &str, clients: u32| {
+        let peers = (0..clients).map(|client| format!("[{network}:{client:x}::1]:1"));
+        peers.filter(|peer| ask(&service, peer, GET)[9..12] == *"200").count()
+    };
+    assert_eq!(allowed("2001:db8:a", 3000), 16);
+    assert_eq!(allowed("2001:db8:b", 10), 10, "another network has its own bucket");
+    // Requests that the client's own limit refuses take nothing from its network.
+    let spam = (0..100).filter(|_| ask(&service, "[2001:db8:c::1]:1", GET)[9..12] == *"200");
+    assert_eq!(spam.count(), 2);
+    assert_eq!(allowed("2001:db8:c", 30), 14, "the first client has none");
+    let refused = ask(&service, "[2001:db8:a:ffff::1]:1", GET).to_ascii_lowercase();
+    // A token of the network returns after 450 seconds.
+    for part in ["retry-after: 4", "x-ratelimit-remaining: 0", "the ipv6 network of the client"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    for last in 0..100 {
+        let peer = format!("192.0.2.{last}:1");
+        assert_eq!(&ask(&service, &peer, GET)[9..12], "200", "IPv4 clients have no network");
+    }
+    let by_key = limit().key(|request| request.header("x-user").map(str::to_owned));
+    let service = App::new().get("/", || "hi").with(by_key).build().unwrap();
+    for user in 0..100 {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-User: {user}\r\n\r\n");
+        assert_eq!(&ask(&service, "[2001:db8::1]:1", &request)[9..12], "200");
+    }
+}
+
 #[test]
 fn the_limit_that_refuses_sets_the_headers() {
     let app = App::new()

@@ -1,6 +1,6 @@
 //! Rate limits that several instances share.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
@@ -54,6 +54,18 @@ fn instances_share_one_bucket() {
         let expires: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
         assert!((1..=1_800_000).contains(&expires), "{key} in {expires}");
     }
+}
+
+#[test]
+fn instances_share_the_bucket_of_an_ipv6_network() {
+    let Some(server) = RedisServer::start() else { return };
+    let limit = || RateLimit::per(1, HOUR).redis(patient(&server));
+    let instances = [instance(limit()), instance(limit())];
+    let allowed = (0..20_u16).filter(|&number| {
+        let peer = SocketAddr::from(([0x2001, 0xdb8, 0, number, 0, 0, 0, 1], 1));
+        instances[usize::from(number % 2)].get("/").peer(peer).send().status() == 200
+    });
+    assert_eq!(allowed.count(), 8);
 }
 
 #[test]
