@@ -40,9 +40,11 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// request forgery, CSRF).
 ///
 /// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass, because their handlers must not change anything. For
-/// other methods, `Sec-Fetch-Site`, or `Origin` if that is missing, must not name another site. The
-/// request must also contain the token of the session, in the form field `_csrf` or in the header
-/// `X-CSRF-Token`. Otherwise the response is a `403`. The handler can still read the content.
+/// other methods, `Sec-Fetch-Site`, or `Origin` if that is missing, must not name another site. For
+/// a request over HTTPS, on its connection or according to a trusted proxy, the `http` page of the
+/// same host is another site. The request must also contain the token of the session, in the form
+/// field `_csrf` or in the header `X-CSRF-Token`. Otherwise the response is a `403`. The handler can
+/// still read the content.
 ///
 /// ```
 /// use filoplume::Key;
@@ -167,7 +169,7 @@ impl Csrf {
         error.with_source(SecureCookies)
     }
 
-    fn is_cross_site(&self, request: &Request) -> bool {
+    fn is_cross_site(&self, request: &Request, context: &Context<'_>) -> bool {
         let origin = request.headers().get("origin").map(String::from_utf8_lossy);
         if origin.as_deref().is_some_and(|origin| {
             self.trusted.iter().any(|trusted| origin.eq_ignore_ascii_case(trusted))
@@ -181,7 +183,10 @@ impl Csrf {
         }
         // A browser without `Sec-Fetch-Site` always sends `Origin`. For other clients the token
         // decides.
-        origin.is_some_and(|origin| !is_origin_of(&origin, request.authority().unwrap_or_default()))
+        origin.is_some_and(|origin| {
+            let host = request.authority().unwrap_or_default();
+            !is_origin_of(&origin, host, context.client(request).is_https())
+        })
     }
 }
 
@@ -212,7 +217,7 @@ impl Middleware for Csrf {
         if is_safe || self.unless.as_ref().is_some_and(|unless| unless(&request)) {
             return Ok(next.run(request));
         }
-        if self.is_cross_site(&request) {
+        if self.is_cross_site(&request, &next.context()) {
             return Err(Error::forbidden("the request comes from a page of another site"));
         }
         let session = Session::of(&request)?;
@@ -361,7 +366,10 @@ mod tests {
             ("", "", false),
             ("file://", "", false),
         ] {
-            assert_eq!(is_origin_of(origin, authority), expected, "{origin} {authority}");
+            assert_eq!(is_origin_of(origin, authority, false), expected, "{origin} {authority}");
+            let is_https = origin.starts_with("https:");
+            let of_https = is_origin_of(origin, authority, true);
+            assert_eq!(of_https, expected && is_https, "{origin} {authority}");
         }
     }
 

@@ -1,12 +1,15 @@
 //! Whether the page that sent a request belongs to the host it was sent to, and how origins are
 //! written.
 
-/// Returns whether an origin belongs to the host of the request. The scheme is not compared,
-/// because a proxy may have ended TLS. The origin `null` belongs to no host.
+/// Returns whether an origin belongs to the host of the request. If the request is known to have
+/// come over HTTPS, so must the page: anyone on the network path can write a page of `http`. The
+/// reverse is accepted, because a proxy that the app does not know may have ended TLS. The origin
+/// `null` belongs to no host.
 #[cfg(any(feature = "sessions", feature = "websocket"))]
-pub(crate) fn is_origin_of(origin: &str, authority: &str) -> bool {
+pub(crate) fn is_origin_of(origin: &str, authority: &str, is_https: bool) -> bool {
     let Some((scheme, host)) = origin.split_once("://") else { return false };
     let default_port = match scheme {
+        "http" if is_https => return false,
         "http" => ":80",
         "https" => ":443",
         _ => return false,

@@ -61,7 +61,9 @@ use crate::semantics::origin::is_origin_of;
 /// # Pages of other sites
 ///
 /// A browser opens a WebSocket to any server, and sends the cookies of that server along. The
-/// handshake is therefore refused with `403` if its `Origin` names another host than the request.
+/// handshake is therefore refused with `403` if its `Origin` names another host than the request,
+/// or if it is `http` and the request came over HTTPS, on its connection or according to a proxy
+/// that the app [trusts](crate::App::trust_proxies).
 /// Use [`AllowOrigins`](super::AllowOrigins) to accept others. Clients that are not browsers send
 /// no `Origin` and are accepted.
 #[must_use = "return it from the handler"]
@@ -93,7 +95,7 @@ impl FromRequest for WebSocketUpgrade {
                 .map_err(refuse)?;
         Ok(Self {
             handshake,
-            origin: Origin::of(request),
+            origin: Origin::of(request, context),
             mistake: None,
             subprotocols: Vec::new(),
             config: Config::default(),
@@ -109,13 +111,14 @@ impl FromRequest for WebSocketUpgrade {
 }
 
 impl Origin {
-    fn of(request: &Request) -> Self {
+    fn of(request: &Request, context: &Context<'_>) -> Self {
         let mut origins = request.headers().get_all("origin");
         let Some(origin) = origins.next() else { return Self::Accepted };
         let origin = String::from_utf8_lossy(origin).into_owned();
         let host = request.authority().unwrap_or_default();
         let is_allowed = request.extensions().get::<Allowed>().is_some();
-        if origins.next().is_none() && (is_allowed || is_origin_of(&origin, host)) {
+        let is_https = context.client(request).is_https();
+        if origins.next().is_none() && (is_allowed || is_origin_of(&origin, host, is_https)) {
             return Self::Accepted;
         }
         Self::Foreign(origin)

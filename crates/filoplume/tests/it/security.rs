@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use filoplume::Key;
-use filoplume::extract::{Basic, Bearer, Claims};
+use filoplume::extract::{Basic, Bearer, Claims, Proxies};
 use filoplume::middleware::{BasicAuth, BearerAuth, Csrf, CsrfToken, Jwt, Sessions};
 use filoplume::prelude::*;
 use filoplume::testing::{MultipartForm, TestClient};
@@ -398,6 +398,30 @@ fn a_request_from_another_site_is_refused_even_with_the_token() {
         &[("origin", "")],
     ] {
         assert_eq!(post(headers).status(), 403, "{headers:?}");
+    }
+}
+
+/// Anyone on the network path can write a page of `http`.
+#[test]
+fn a_page_without_https_cannot_send_a_form_over_https() {
+    let app = shop_app().trust_proxies(Proxies::loopback().x_forwarded_proto());
+    let client = app.test();
+    let token = client.get("/").send().text().to_owned();
+    for (scheme, origin, status) in [
+        ("https", "https://localhost", 200),
+        ("https", "http://localhost", 403),
+        ("http", "http://localhost", 200),
+        // A proxy in front of this one may have ended TLS.
+        ("http", "https://localhost", 200),
+    ] {
+        client
+            .post("/buy")
+            .header("x-csrf-token", &token)
+            .header("x-forwarded-for", "192.0.2.7")
+            .header("x-forwarded-proto", scheme)
+            .header("origin", origin)
+            .send()
+            .assert_status(status);
     }
 }
 

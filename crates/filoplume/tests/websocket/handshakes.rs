@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use filoplume::extract::Proxies;
 use filoplume::prelude::*;
 use filoplume::websocket::{AllowOrigins, Socket, WebSocketUpgrade};
 
@@ -86,6 +87,29 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
     for (path, origin, status) in rows {
         let (_stream, head, _) = handshake(app.local_addr(), path, &[("Origin", origin)]);
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path} {origin}: {head}");
+    }
+}
+
+/// Anyone on the network path can write a page of `http`.
+#[test]
+fn a_page_without_https_opens_no_socket_over_https() {
+    let app = App::new()
+        .websocket("/ws", echo)
+        .trust_proxies(Proxies::loopback().x_forwarded_proto())
+        .start("127.0.0.1:0")
+        .unwrap();
+    let host = app.local_addr();
+    for (scheme, page, status) in [
+        ("https", "https", "101"),
+        ("https", "http", "403"),
+        ("http", "http", "101"),
+        // A proxy in front of this one may have ended TLS.
+        ("http", "https", "101"),
+    ] {
+        let origin = format!("{page}://{host}");
+        let fields = [("X-Forwarded-Proto", scheme), ("Origin", &*origin)];
+        let (_stream, head, _) = handshake(host, "/ws", &fields);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{scheme} {page}: {head}");
     }
 }
 
