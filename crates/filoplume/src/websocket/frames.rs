@@ -83,6 +83,37 @@ impl Frames {
         }
     }
 
+    /// Takes frames from the front until these are `bytes_max` bytes or a little more: no shared
+    /// frame is divided.
+    pub(super) fn take(&mut self, bytes_max: usize) -> Self {
+        if self.bytes() <= bytes_max {
+            return std::mem::take(self);
+        }
+        let first = self.first.take();
+        let mut bytes = first.as_ref().map_or(0, Bytes::len);
+        let mut shared_bytes = bytes;
+        let (mut own_taken, mut shared_taken) = (0, 0);
+        for Shared { after, frame } in &self.shared {
+            let left = bytes_max.saturating_sub(bytes);
+            let before = after - own_taken;
+            if before >= left {
+                break;
+            }
+            own_taken = *after;
+            shared_taken += 1;
+            shared_bytes += frame.len();
+            bytes += before + frame.len();
+        }
+        let own_end = self.shared.get(shared_taken).map_or(self.own.len(), |next| next.after);
+        own_taken = own_end.min(own_taken + bytes_max.saturating_sub(bytes));
+
+        let own = self.own.split_off(own_taken);
+        let shared: Vec<Shared> = self.shared.drain(..shared_taken).collect();
+        self.shared.iter_mut().for_each(|next| next.after -= own_taken);
+        self.shared_bytes -= shared_bytes;
+        Self { first, own: std::mem::replace(&mut self.own, own), shared, shared_bytes }
+    }
+
     /// Uses this buffer for the frames of this socket, if it has none.
     pub(super) fn provide(&mut self, buffer: impl FnOnce() -> Vec<u8>) {
         if self.own.capacity() == 0 {
@@ -136,6 +167,34 @@ mod tests {
                 assert_eq!(frames.bytes(), expected.len());
             }
             assert!(pieces(&frames).iter().all(|piece| !piece.is_empty()));
+        }
+    }
+
+    #[test]
+    fn what_is_taken_in_parts_is_the_same_in_the_same_order() {
+        let frame = Bytes::from((0..).take(SHARED_BYTES_MIN).collect::<Vec<u8>>());
+        for sequence in 0..2_u32.pow(8) {
+            for bytes_max in [1, 100, 127, 128, 129, 300] {
+                let mut frames = Frames::default();
+                for step in 0..8 {
+                    if sequence >> step & 1 == 0 {
+                        frames.own().extend_from_slice(&[step; 70]);
+                    } else {
+                        frames.share(&frame);
+                    }
+                }
+                let expected = pieces(&frames).concat();
+                let mut taken = Vec::new();
+                while !frames.is_empty() {
+                    let before = frames.bytes();
+                    let part = frames.take(bytes_max);
+                    assert_eq!(part.bytes() + frames.bytes(), before);
+                    assert!(part.bytes() >= bytes_max || frames.is_empty());
+                    assert!(part.bytes() < bytes_max + SHARED_BYTES_MIN);
+                    taken.extend(pieces(&part).concat());
+                }
+                assert_eq!(taken, expected, "sequence {sequence}, {bytes_max} bytes");
+            }
         }
     }
 

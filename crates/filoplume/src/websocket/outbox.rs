@@ -1,6 +1,7 @@
 //! What a socket has to send, shared by all threads that send to it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -11,13 +12,18 @@ use parking_lot::Mutex;
 
 use super::frames::Frames;
 use super::message::MessageRef;
-use super::pace::Behind;
+use super::pace::{self, Behind};
 use super::room::RoomInner;
 use super::socket::SendError;
 use crate::observe::SocketCounts;
 
 /// A buffer that grew beyond this is not kept by its thread.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// A call of the protocol sends at least this much, also if the bound is less.
+const CALL_BYTES_MIN: usize = 64 * 1024;
+/// How many times its bound may wait for a member that is waited for. Several senders at once
+/// exceed the bound by one message each, and a member that reads nothing must not hold much.
+const OVERRUN_FACTOR: usize = 16;
 
 thread_local! {
     /// The buffer for what a closure sends. Sockets that wait have none.
@@ -39,13 +45,31 @@ pub(super) struct Outbox {
 }
 
 /// How a message that was encoded for all sockets of a form looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// As it is. Sockets whose compression has a context accept this too.
     Plain,
-    /// Compressed on its own, with this window.
+    /// Compressed on its own, with a window of so many bits.
     #[cfg(feature = "websocket-deflate")]
-    Deflated(filoplume_websocket::DeflateParams, u32, usize),
+    Deflated(u8, filoplume_websocket::DeflateOptions),
+}
+
+#[cfg(feature = "websocket-deflate")]
+impl Form {
+    /// Returns the form for a client that accepts a window of so many bits. What was compressed
+    /// with a smaller window is valid for it too. Clients choose among few windows, because each
+    /// costs every broadcast another compression.
+    pub(super) fn deflated(
+        window_bits_max: u8,
+        options: filoplume_websocket::DeflateOptions,
+    ) -> Self {
+        let window_bits = match window_bits_max {
+            15.. => 15,
+            12..15 => 12,
+            _ => 9,
+        };
+        Self::Deflated(window_bits, options)
+    }
 }
 
 struct Queue {
@@ -55,10 +79,22 @@ struct Queue {
     encoder: Encoder,
     stage: Stage,
     turn: Turn,
-    rooms: Vec<Weak<RoomInner>>,
+    /// By their address, which no other room has while this refers to it.
+    rooms: BTreeMap<usize, Weak<RoomInner>>,
     /// Set by the message of a room that got this socket behind, until it has taken everything.
     /// Boxed, because few are.
     behind: Option<Box<Behind>>,
+}
+
+/// How much waits for a member of a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Backlog {
+    /// At most half of the bound.
+    Small,
+    /// More than half: the member is behind.
+    Behind,
+    /// More than the bound.
+    Overrun,
 }
 
 /// How far the closing handshake is.
@@ -106,7 +142,7 @@ impl Outbox {
             encoder,
             stage: Stage::Open,
             turn: Turn::Running,
-            rooms: Vec::new(),
+            rooms: BTreeMap::new(),
             behind: None,
         };
         let (waker, queue) = (OnceLock::new(), Mutex::new(queue));
@@ -121,23 +157,25 @@ impl Outbox {
     ) -> Result<(), SendError> {
         // A message that is longer than the bound is accepted if nothing else waits. Otherwise it
         // could never be sent.
-        self.append_behind(0, bytes, write).map(drop)
+        let has_room = |queue: &Queue| {
+            queue.frames.is_empty() || queue.bytes_with(bytes) <= self.unsent_bytes_max
+        };
+        self.append_if(has_room, bytes, write).map(drop)
     }
 
-    /// As [`append`](Self::append). If no more than `unsent_max` waits, there is room for any
-    /// message. Returns whether the socket is behind now.
-    fn append_behind(
+    /// Appends what the closure writes, if the socket is open and the queue has room. Returns how
+    /// much waits now.
+    fn append_if(
         &self,
-        unsent_max: usize,
+        has_room: impl FnOnce(&Queue) -> bool,
         bytes: usize,
         write: impl FnOnce(&mut Encoder, &mut Frames),
-    ) -> Result<bool, SendError> {
+    ) -> Result<Backlog, SendError> {
         let mut queue = self.queue.lock();
         if queue.stage != Stage::Open {
             return Err(SendError::Closed);
         }
-        let unsent = queue.frames.bytes();
-        if unsent > unsent_max && unsent.saturating_add(bytes) > self.unsent_bytes_max {
+        if !has_room(&queue) {
             return Err(SendError::Full);
         }
         // What a call of the protocol sends goes out at its end, and is counted there.
@@ -147,8 +185,8 @@ impl Outbox {
         }
         let Queue { frames, encoder, .. } = &mut *queue;
         write(encoder, frames);
-        let is_behind = self.is_behind(&queue);
-        if is_behind && queue.behind.is_none() {
+        let backlog = self.backlog(&queue);
+        if backlog >= Backlog::Behind && queue.behind.is_none() {
             queue.behind = Some(Box::new(Behind::new()));
         }
         let must_wake = queue.turn.must_wake();
@@ -156,7 +194,7 @@ impl Outbox {
         if must_wake {
             self.wake();
         }
-        Ok(is_behind)
+        Ok(backlog)
     }
 
     pub(super) fn send(&self, message: MessageRef<'_>) -> Result<(), SendError> {
@@ -168,10 +206,24 @@ impl Outbox {
     }
 
     /// Appends a frame that was encoded for all sockets of this form, and is shared with them.
-    /// Unless the socket is behind, there is room for one of any length. Returns whether it is now.
-    pub(super) fn share(&self, frame: &Bytes) -> Result<bool, SendError> {
-        self.append_behind(self.behind_beyond(), frame.len(), |_, frames| frames.share(frame))
+    /// Unless the socket is behind, there is room for one of any length. If it is behind and
+    /// `is_waited_for`, there is room beyond the bound for a while. Returns how much waits now.
+    pub(super) fn share(&self, frame: &Bytes, is_waited_for: bool) -> Result<Backlog, SendError> {
+        let has_room = |queue: &Queue| {
+            !self.is_behind(queue)
+                || queue.bytes_with(frame.len()) <= self.unsent_bytes_max
+                || (is_waited_for && self.may_exceed(queue))
+        };
+        self.append_if(has_room, frame.len(), |_, frames| frames.share(frame))
             .inspect(|_| self.count_sent())
+    }
+
+    /// Whether there is room for one more message, although it exceeds the bound.
+    #[cold]
+    fn may_exceed(&self, queue: &Queue) -> bool {
+        let overrun_max = self.unsent_bytes_max.saturating_mul(OVERRUN_FACTOR);
+        queue.frames.bytes() <= overrun_max
+            && queue.behind.as_ref().is_some_and(|behind| behind.has_time())
     }
 
     /// The number of unsent bytes beyond which the socket is behind.
@@ -180,7 +232,31 @@ impl Outbox {
     }
 
     fn is_behind(&self, queue: &Queue) -> bool {
-        queue.frames.bytes() > self.behind_beyond()
+        self.backlog(queue) >= Backlog::Behind
+    }
+
+    fn backlog(&self, queue: &Queue) -> Backlog {
+        let bytes = queue.frames.bytes();
+        if bytes <= self.behind_beyond() {
+            Backlog::Small
+        } else if bytes <= self.unsent_bytes_max {
+            Backlog::Behind
+        } else {
+            Backlog::Overrun
+        }
+    }
+
+    /// Returns a room of this socket in which a member has more than its bound, if there is one.
+    #[inline]
+    pub(super) fn overrun_room(&self) -> Option<Arc<RoomInner>> {
+        if pace::is_any_overrun() { self.find_overrun_room() } else { None }
+    }
+
+    #[cold]
+    fn find_overrun_room(&self) -> Option<Arc<RoomInner>> {
+        // A room that ends meanwhile is dropped without the lock.
+        let rooms: Vec<_> = self.queue.lock().rooms.values().filter_map(Weak::upgrade).collect();
+        rooms.into_iter().find(|room| room.overrun.is_set())
     }
 
     /// Makes a sender wait until this socket is no longer behind. Returns how long the sender waits
@@ -276,13 +352,29 @@ impl Outbox {
         queue.frames.provide(|| BUFFER.take());
     }
 
-    /// Ends a call of the protocol: passes the frames to the closure, in pieces. Returns the stage.
-    pub(super) fn end(&self, send: impl FnMut(&[u8])) -> Stage {
-        let (frames, stage, behind) = {
+    /// Ends a call of the protocol: passes the frames to the closure, in pieces, and no more than
+    /// about the bound, so that a peer that reads is seen to. The next call comes when these are
+    /// sent. Returns the stage, and the memory of the frames that are kept until then.
+    pub(super) fn end(&self, send: impl FnMut(&[u8])) -> (Stage, usize) {
+        let (frames, kept, stage, behind) = {
             let mut queue = self.queue.lock();
-            queue.turn = Turn::Waiting;
-            (std::mem::take(&mut queue.frames), queue.stage, queue.behind.take())
+            let frames = match queue.stage {
+                Stage::Open => queue.frames.take(self.unsent_bytes_max.max(CALL_BYTES_MIN)),
+                // This may be the last call.
+                Stage::Closing | Stage::Closed => std::mem::take(&mut queue.frames),
+            };
+            let kept = queue.frames.cost();
+            queue.turn = if kept == 0 { Turn::Waiting } else { Turn::Woken };
+            let mut behind = queue.behind.take();
+            if self.is_behind(&queue) {
+                queue.behind = behind.take().or_else(|| Some(Box::new(Behind::new())));
+                queue.behind.iter_mut().for_each(|behind| behind.start_again());
+            }
+            (frames, kept, queue.stage, behind)
         };
+        if kept > 0 {
+            self.wake();
+        }
         if let Some(behind) = behind {
             behind.wake_senders();
         }
@@ -292,7 +384,7 @@ impl Outbox {
                 BUFFER.set(buffer);
             }
         }
-        stage
+        (stage, kept)
     }
 
     /// Records that the socket is in a room. Returns `false` if it has closed.
@@ -300,18 +392,18 @@ impl Outbox {
         let mut queue = self.queue.lock();
         let is_open = queue.stage != Stage::Closed;
         if is_open {
-            // Rooms that it has left are forgotten here, so that joining and leaving again and
-            // again does not fill the memory.
-            let this = Arc::downgrade(room);
-            queue.rooms.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&this));
-            queue.rooms.push(this);
+            // Rooms that have ended are forgotten now and then, so that they do not fill the
+            // memory, and joining many rooms takes a time that is linear in their number.
+            if queue.rooms.len().is_power_of_two() {
+                queue.rooms.retain(|_, other| other.strong_count() > 0);
+            }
+            queue.rooms.insert(address_of(room), Arc::downgrade(room));
         }
         is_open
     }
 
     pub(super) fn left(&self, room: &Arc<RoomInner>) {
-        let this = Arc::downgrade(room);
-        self.queue.lock().rooms.retain(|other| !other.ptr_eq(&this));
+        self.queue.lock().rooms.remove(&address_of(room));
     }
 
     /// Refuses messages from now on, and leaves all rooms.
@@ -329,8 +421,48 @@ impl Outbox {
         if let Some(behind) = behind {
             behind.wake_senders();
         }
-        for room in rooms.iter().filter_map(Weak::upgrade) {
+        for room in rooms.values().filter_map(Weak::upgrade) {
             room.remove(self.id);
         }
+    }
+}
+
+impl Queue {
+    /// The bytes that wait when so many more do.
+    fn bytes_with(&self, more: usize) -> usize {
+        self.frames.bytes().saturating_add(more)
+    }
+}
+
+fn address_of(room: &Arc<RoomInner>) -> usize {
+    Arc::as_ptr(room).addr()
+}
+
+#[cfg(all(test, feature = "websocket-deflate"))]
+mod tests {
+    use filoplume_websocket::{DeflateConfig, DeflateOptions};
+
+    use super::Form;
+
+    #[test]
+    fn what_clients_offer_leads_to_three_compressed_forms() {
+        let mut forms = Vec::new();
+        for server_bits in 9..=15 {
+            for client_bits in 8..=15 {
+                let offer = format!(
+                    "permessage-deflate; server_max_window_bits={server_bits}; \
+                     client_max_window_bits={client_bits}"
+                );
+                let (params, _) = DeflateConfig::default().accept(&offer).unwrap();
+                let bits_max = params.server_max_window_bits;
+                let form = Form::deflated(bits_max, DeflateOptions::default());
+                let Form::Deflated(bits, _) = form else { panic!("{offer}: {form:?}") };
+                assert!((9..=bits_max).contains(&bits), "{offer}: {form:?}");
+                if !forms.contains(&form) {
+                    forms.push(form);
+                }
+            }
+        }
+        assert_eq!(forms.len(), 3, "{forms:?}");
     }
 }

@@ -15,12 +15,20 @@
 //! A member that takes nothing for so long does not hold up the room any more, and is disconnected
 //! when its bound is reached. So the slowest member that is waited for takes half of its bound in
 //! that time, and no member makes a room slower than that. All who are behind are waited for at the
-//! same time: the patience with each begins when it gets behind.
+//! same time: the patience with each begins when it gets behind, and again when it has taken about
+//! its bound ([`Outbox::end`]) and is still behind.
 //!
 //! A message from a sender that is slowed down always has room: at most half of the bound waits for
 //! each member before it, and such a member accepts one message of any length
-//! ([`Outbox::share`]). Only several senders at once can exceed the bound, by what each of them
-//! sends between a look at the room and its broadcast.
+//! ([`Outbox::share`]). Several senders at once exceed the bound. No member can help that, so
+//! none is disconnected for it while it is waited for, unless 16 times its bound waits already, or
+//! the memory of the server is used up.
+//!
+//! A room in which more than its bound waits for a member is *overrun* ([`Overrun`]). Then a socket
+//! of that room has its next message read only when nobody there is behind, or after [`PATIENCE`],
+//! whether it has sent to the room before or not. So however many sockets send one message each at
+//! once, only those whose messages are being handled exceed the bound: one per event loop and per
+//! thread. Sockets that send to a room without being in it are not among these.
 //!
 //! No wake-up is lost: a sender is noted under the lock of the member's queue, while bytes wait
 //! there, and whoever takes them takes the notes under the same lock. If the member closes, its
@@ -33,6 +41,7 @@
 //! [`Io::pause`]: filoplume_runtime::tcp::Io::pause
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -73,6 +82,42 @@ pub(super) fn note_crowded(room: &Arc<RoomInner>) {
     });
 }
 
+/// How many rooms are overrun, so that a message costs one look while none is.
+static OVERRUN: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether any room is overrun.
+pub(super) fn is_any_overrun() -> bool {
+    OVERRUN.load(Ordering::Relaxed) > 0
+}
+
+/// Whether a member of a room has more than its bound. Changes under the lock on the members.
+#[derive(Default)]
+pub(super) struct Overrun(AtomicBool);
+
+impl Overrun {
+    pub(super) fn set(&self, is_overrun: bool) {
+        if self.is_set() == is_overrun {
+            return;
+        }
+        self.0.store(is_overrun, Ordering::Relaxed);
+        if is_overrun {
+            OVERRUN.fetch_add(1, Ordering::Relaxed);
+        } else {
+            OVERRUN.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Overrun {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
 /// A member that is behind, and the senders that wait for it.
 pub(super) struct Behind {
     since: Instant,
@@ -92,6 +137,17 @@ impl Behind {
             self.senders.push(Arc::downgrade(sender));
         }
         Some(left)
+    }
+
+    /// Whether it is still waited for: it took something less than [`PATIENCE`] ago, or was not
+    /// behind then.
+    pub(super) fn has_time(&self) -> bool {
+        self.since.elapsed() < PATIENCE
+    }
+
+    /// It has taken something, and is still behind.
+    pub(super) fn start_again(&mut self) {
+        self.since = Instant::now();
     }
 
     pub(super) fn wake_senders(self) {

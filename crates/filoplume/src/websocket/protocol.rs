@@ -1,7 +1,7 @@
 //! A socket on the event loop.
 
 use std::cell::RefCell;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::tcp::{Closed, Io, Protocol};
@@ -39,11 +39,15 @@ pub(super) struct SocketProtocol {
     /// When the message that is not complete began.
     message_since: Option<Instant>,
     is_closing: bool,
-    /// A room to which this socket has sent more than its members read. It is forgotten when the
-    /// health is checked.
+    /// A room to which this socket has sent more than its members read, or that it is in and that
+    /// others have overrun. It is forgotten when the health is checked.
     crowded: Option<Weak<RoomInner>>,
     /// No messages are read before this, or until members of that room have read theirs.
     paused_until: Option<Instant>,
+    /// Whether the next message has waited for long enough, and is read in any case.
+    is_due: bool,
+    /// Whether some of what waits for the peer was kept at the end of the last call.
+    keeps_frames: bool,
     /// Boxed, because it is known only at the end.
     reason: Option<Box<CloseReason>>,
 }
@@ -80,6 +84,8 @@ impl SocketProtocol {
             is_closing: false,
             crowded: None,
             paused_until: None,
+            is_due: false,
+            keeps_frames: false,
             reason: None,
         }
     }
@@ -94,7 +100,11 @@ impl SocketProtocol {
 
     /// Sends what was queued, and begins to wait for the end if a close frame was.
     fn send(&mut self, io: &mut Io<'_>) {
-        let stage = self.socket.outbox.end(|frames| io.send(frames));
+        let (stage, kept) = self.socket.outbox.end(|frames| io.send(frames));
+        if kept > 0 || self.keeps_frames {
+            io.set_kept(kept);
+            self.keeps_frames = kept > 0;
+        }
         if stage == Stage::Closing && !self.is_closing {
             self.is_closing = true;
             io.set_timeout(self.times.close_timeout);
@@ -118,7 +128,7 @@ impl SocketProtocol {
         let started = Instant::now();
         let mut used = 0;
         while let Some(rest) = input.get_mut(used..).filter(|rest| !rest.is_empty()) {
-            if self.crowded.is_some() && self.pause(io) {
+            if self.must_wait(io) {
                 return used;
             }
             let (count, event) = match self.decoder.receive(rest) {
@@ -130,7 +140,10 @@ impl SocketProtocol {
                 }
             };
             used += count;
-            *messages += u64::from(matches!(event, Event::Text(_) | Event::Binary(_)));
+            if matches!(event, Event::Text(_) | Event::Binary(_)) {
+                *messages += 1;
+                self.is_due = false;
+            }
             let after = match event {
                 Event::Text(text) => {
                     let message = MessageRef::Text(text);
@@ -183,6 +196,17 @@ impl SocketProtocol {
         io.close();
     }
 
+    /// Whether the next message is not read yet, because members of a room are behind.
+    #[inline]
+    fn must_wait(&mut self, io: &mut Io<'_>) -> bool {
+        if !self.is_due {
+            if let Some(room) = self.socket.outbox.overrun_room() {
+                self.crowded = Some(Arc::downgrade(&room));
+            }
+        }
+        self.crowded.is_some() && self.pause(io)
+    }
+
     /// Reads nothing for a while if members of the crowded room have not read what they were sent.
     /// Returns whether it waits for them. However many senders there are, each one's next message
     /// waits no longer than it would for one member.
@@ -196,6 +220,7 @@ impl SocketProtocol {
             self.paused_until = None;
             if now >= until {
                 self.crowded = None;
+                self.is_due = true;
             }
             return false;
         };

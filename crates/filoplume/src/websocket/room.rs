@@ -12,8 +12,8 @@ use filoplume_websocket::{CloseCode, Encoder};
 use parking_lot::Mutex;
 
 use super::message::{AsMessage, MessageRef};
-use super::outbox::{Form, Outbox};
-use super::pace::note_crowded;
+use super::outbox::{Backlog, Form, Outbox};
+use super::pace::{Overrun, note_crowded};
 use super::room_counts::RoomCounts;
 use super::socket::{SendError, Socket};
 #[cfg(feature = "redis")]
@@ -29,8 +29,13 @@ use crate::observe::Samples;
 /// A socket whose closure sends more to a room than the members read is read more slowly: while
 /// more than half of its [bound](super::WebSocketUpgrade::unsent_bytes_max) waits for a member, the
 /// next message of the sender waits too, until that member has taken everything, and 3 seconds at
-/// most. So one fast sender gets nobody disconnected who keeps reading, at half a megabyte per
-/// second or more. A slow member slows down a fast sender, unless the room skips slow members. What
+/// most. So fast senders get nobody disconnected who keeps reading, at half a megabyte per second
+/// or more. A slow member slows down a fast sender, unless the room skips slow members.
+///
+/// Several senders at once may exceed the bound of a member. The member is disconnected only if it
+/// has taken nothing for 3 seconds, if 16 times its bound waits for it, or if the memory of the
+/// server is used up. Meanwhile the next message of every socket in that room waits, for 3 seconds
+/// at most. A room that skips slow members skips them at the bound. What
 /// threads of the program send, what sockets [on threads](super::WebSocketUpgrade::on_thread) send,
 /// and what comes from other instances is not slowed down.
 ///
@@ -59,6 +64,7 @@ pub struct Room {
 pub(super) struct RoomInner {
     slow: SlowMembers,
     members: Mutex<Members>,
+    pub(super) overrun: Overrun,
     /// Those of all its home, if it has one.
     counts: Arc<RoomCounts>,
     /// The rooms that this one belongs to, and its name there.
@@ -124,7 +130,8 @@ impl Room {
         counts: Arc<RoomCounts>,
         home: Option<(Weak<RoomsInner>, Box<str>)>,
     ) -> Self {
-        Self { inner: Arc::new(RoomInner { slow, members: Mutex::default(), counts, home }) }
+        let (members, overrun) = (Mutex::default(), Overrun::default());
+        Self { inner: Arc::new(RoomInner { slow, members, overrun, counts, home }) }
     }
 
     /// Adds a socket. It leaves when it closes.
@@ -201,17 +208,20 @@ impl RoomInner {
         behind.clear();
         let mut frames: Vec<(Form, Bytes)> = Vec::new();
         let mut result = Broadcast::default();
+        let is_waited_for = self.slow == SlowMembers::Disconnect;
+        let mut most = Backlog::Small;
         for outbox in all.values().filter(|outbox| Some(outbox.id) != except) {
             let form = outbox.form;
             let at = frames.iter().position(|(known, _)| *known == form).unwrap_or_else(|| {
                 frames.push((form, form.encode(message).into()));
                 frames.len() - 1
             });
-            match outbox.share(&frames[at].1) {
-                Ok(is_behind) => {
+            match outbox.share(&frames[at].1, is_waited_for) {
+                Ok(backlog) => {
                     result.sent += 1;
-                    if is_behind && self.slow == SlowMembers::Disconnect {
+                    if backlog >= Backlog::Behind && is_waited_for {
                         behind.push(Arc::clone(outbox));
+                        most = most.max(backlog);
                     }
                 }
                 Err(SendError::Full | SendError::OutOfMemory) => {
@@ -229,6 +239,7 @@ impl RoomInner {
         if !behind.is_empty() {
             note_crowded(self);
         }
+        self.overrun.set(most == Backlog::Overrun);
         self.counts.add(result);
         result
     }
@@ -247,6 +258,9 @@ impl RoomInner {
                 return Some(time);
             }
             behind.swap_remove(index);
+        }
+        if behind.is_empty() {
+            self.overrun.set(false);
         }
         None
     }
@@ -285,8 +299,13 @@ impl Form {
     fn encode(self, message: MessageRef<'_>) -> Vec<u8> {
         let mut encoder = Encoder::server();
         #[cfg(feature = "websocket-deflate")]
-        if let Self::Deflated(params, level, bytes_min) = self {
-            let options = filoplume_websocket::DeflateOptions { level, bytes_min };
+        if let Self::Deflated(window_bits, options) = self {
+            let params = filoplume_websocket::DeflateParams {
+                server_no_context_takeover: true,
+                client_no_context_takeover: true,
+                server_max_window_bits: window_bits,
+                client_max_window_bits: 15,
+            };
             encoder = encoder.with_deflate(&params, options);
         }
         let mut frame = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use filoplume_runtime::{Request, Response, Stopping};
+use filoplume_runtime::{Request, Response, Stopping, Version};
 use filoplume_websocket::{Decoder, Encoder, HandshakeError, HandshakeRequest, Limits, VERSION};
 #[cfg(feature = "websocket-deflate")]
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
@@ -90,6 +90,10 @@ impl FromRequest for WebSocketUpgrade {
     type Rejection = Error;
 
     fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self> {
+        if request.version() == Version::Http10 {
+            // Its `Upgrade` is ignored (RFC 9110 section 7.8).
+            return Err(refuse(HandshakeError::UpgradeMissing));
+        }
         let handshake =
             HandshakeRequest::parse(request.method().as_str(), request.headers().iter())
                 .map_err(refuse)?;
@@ -384,7 +388,7 @@ impl Codec {
         });
         let Some((params, extension, options)) = agreed else { return self };
         let form = if params.server_no_context_takeover {
-            Form::Deflated(params, options.level, options.bytes_min)
+            Form::deflated(params.server_max_window_bits, options)
         } else {
             Form::Plain
         };

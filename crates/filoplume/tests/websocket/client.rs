@@ -106,9 +106,15 @@ impl Client {
     }
 
     pub(crate) fn binary(&mut self, content: &[u8]) {
+        let bytes = self.encoded(content);
+        self.raw(&bytes);
+    }
+
+    /// Returns the frame of a message that is sent later.
+    pub(crate) fn encoded(&mut self, content: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.encoder.binary(content, &mut bytes);
-        self.raw(&bytes);
+        bytes
     }
 
     pub(crate) fn ping(&mut self, content: &[u8]) {

@@ -1,6 +1,7 @@
 //! Which requests become sockets.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use filoplume::extract::Proxies;
 use filoplume::prelude::*;
@@ -216,4 +217,17 @@ fn compression_is_negotiated() {
         client.text("");
         client.expect(text(""));
     }
+}
+
+/// HTTP/1.0 has no upgrades (RFC 9110 section 7.8).
+#[test]
+fn a_handshake_of_http_1_0_is_refused() {
+    let app = App::new().websocket("/ws", echo).start("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(app.local_addr()).unwrap();
+    let head = "GET /ws HTTP/1.0\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                Sec-WebSocket-Version: 13\r\n\
+                Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let response = std::io::read_to_string(stream).unwrap();
+    assert_eq!(response.split(' ').nth(1), Some("426"), "{response}");
 }

@@ -166,3 +166,46 @@ fn a_sender_that_waits_is_closed_like_any_other() {
         assert_eq!(reason.reason, "answered", "its answer is read: {reason:?}");
     }
 }
+
+/// Sends one message from each of several sockets at once, again and again. All of them and the
+/// other members read as fast as they can.
+#[test]
+fn several_senders_at_once_get_no_ordinary_reader_disconnected() {
+    const ROUNDS: usize = 3;
+    let deflate: &[_] = &[("Sec-WebSocket-Extensions", "permessage-deflate")];
+    for (senders, bytes, fields) in [
+        (2, 230_000, deflate),
+        (8, 100_000, &[]),
+        (8, 1_000_000, deflate),
+        (30, 20_000, &[]),
+        (30, 230_000, deflate),
+    ] {
+        let site = Site::default();
+        let (app, ..) = site.start();
+        let mut readers = [(); 5].map(|()| Client::connect(app.local_addr(), "/"));
+        let mut flooders: Vec<_> =
+            (0..senders).map(|_| Client::connect_with(app.local_addr(), "/", fields)).collect();
+        eventually("all have joined", || site.room.len() == 5 + senders);
+        thread::scope(|scope| {
+            let expect = |client: &mut Client, count: usize| {
+                for number in 0..count {
+                    match client.receive() {
+                        Received::Binary(message) => assert_eq!(message.len(), bytes),
+                        other => panic!("{senders} x {bytes}: message {number}: {other:?}"),
+                    }
+                }
+            };
+            for reader in &mut readers {
+                scope.spawn(move || expect(reader, senders * ROUNDS));
+            }
+            for flooder in &mut flooders {
+                let mut stream = flooder.stream().try_clone().unwrap();
+                let message = flooder.encoded(&vec![7; bytes]);
+                scope.spawn(move || (0..ROUNDS).for_each(|_| stream.write_all(&message).unwrap()));
+                scope.spawn(move || expect(flooder, (senders - 1) * ROUNDS));
+            }
+        });
+        assert_eq!(site.slow.load(Ordering::Relaxed), 0);
+        assert_eq!(site.room.len(), 5 + senders);
+    }
+}

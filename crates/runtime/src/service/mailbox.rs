@@ -398,6 +398,13 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Sets how many bytes a protocol keeps in a queue of its own after a call. Called by the owner.
+    /// They are charged from when the socket does not take everything, if they fit into the memory
+    /// budget or not.
+    pub(crate) fn keep_elsewhere(&self, bytes: usize) {
+        self.queued.lock().elsewhere = bytes;
+    }
+
     /// Stops charging. Returns whether bytes were charged until now.
     fn resume(&self, queued: &mut Queued) -> bool {
         if !queued.charge.is_counted() {

@@ -242,6 +242,17 @@ impl Io<'_> {
         has_memory
     }
 
+    /// Sets how many bytes a protocol with a queue of its own keeps there at the end of this call,
+    /// and sends in a later one. They are charged to the server's memory budget while the socket
+    /// does not take what this call sends. Others that add to that queue meanwhile tell
+    /// [`Sender::set_queued`](super::Sender::set_queued). Does nothing if the connection has no
+    /// [`sender`](Self::sender).
+    pub fn set_kept(&mut self, bytes: usize) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.queue.keep_elsewhere(bytes);
+        }
+    }
+
     /// Makes an HTTP service answer a request, as the engine does for a connection of its own: the
     /// handler runs on the loop or on a thread of the pool, waits for a thread and for permits, and
     /// is refused if the server is overloaded. The connection goes on meanwhile, so a protocol may
