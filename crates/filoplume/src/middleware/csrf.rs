@@ -43,8 +43,8 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// other methods, `Sec-Fetch-Site`, or `Origin` if that is missing, must not name another site. For
 /// a request over HTTPS, on its connection or according to a trusted proxy, the `http` page of the
 /// same host is another site. The request must also contain the token of the session, in the form
-/// field `_csrf` or in the header `X-CSRF-Token`. Otherwise the response is a `403`. The handler can
-/// still read the content.
+/// field `_csrf` or in the header `X-CSRF-Token`. Otherwise the response is a `403`. The handler
+/// can still read the content.
 ///
 /// ```
 /// use filoplume::Key;

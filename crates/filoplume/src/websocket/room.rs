@@ -226,11 +226,9 @@ impl RoomInner {
                 }
                 Err(SendError::Full | SendError::OutOfMemory) => {
                     result.slow += 1;
-                    if self.slow == SlowMembers::Disconnect {
-                        outbox.disconnect(
-                            CloseCode::POLICY_VIOLATION,
-                            "this client reads too slowly",
-                        );
+                    if is_waited_for {
+                        let reason = "this client reads too slowly";
+                        outbox.disconnect(CloseCode::POLICY_VIOLATION, reason);
                     }
                 }
                 Err(SendError::Closed) => {}

@@ -9,6 +9,7 @@ mod decompression;
 mod jwt_algorithms;
 mod limits;
 mod logger;
+mod logger_stderr;
 mod mistakes;
 mod onion;
 mod read_contents;

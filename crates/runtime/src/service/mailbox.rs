@@ -8,6 +8,8 @@
 //! are not counted. If the socket does not take everything, the owner calls [`SendQueue::stall`]:
 //! what waits is charged to the memory budget until the owner takes it.
 
+mod part;
+
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -15,9 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use bytes::Bytes;
 use filoplume_http1::Headers;
 
+pub(crate) use self::part::Part;
 use crate::budget::account::{Account, Charge};
 use crate::sync::{Condvar, Mutex};
 
@@ -95,26 +97,6 @@ pub(crate) struct SendQueue {
     room: Condvar,
     /// Whether the peer does not take what it is sent. Changes under the lock.
     is_stalled: AtomicBool,
-}
-
-/// Bytes that are sent in one piece, unless they are long.
-#[derive(Debug)]
-pub(crate) struct Part {
-    bytes: Bytes,
-    /// A later part with the same key replaces this one while it waits.
-    key: Option<u64>,
-}
-
-impl Part {
-    pub(crate) fn keyed(key: u64, bytes: Bytes) -> Self {
-        Self { bytes, key: Some(key) }
-    }
-}
-
-impl From<Bytes> for Part {
-    fn from(bytes: Bytes) -> Self {
-        Self { bytes, key: None }
-    }
 }
 
 /// How the bytes of a mailbox end. Bytes that are queued are sent first.
@@ -398,9 +380,9 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Sets how many bytes a protocol keeps in a queue of its own after a call. Called by the owner.
-    /// They are charged from when the socket does not take everything, if they fit into the memory
-    /// budget or not.
+    /// Sets how many bytes a protocol keeps in a queue of its own after a call. Called by the
+    /// owner. They are charged from when the socket does not take everything, whether they fit into
+    /// the memory budget or not.
     pub(crate) fn keep_elsewhere(&self, bytes: usize) {
         self.queued.lock().elsewhere = bytes;
     }

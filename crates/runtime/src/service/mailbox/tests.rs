@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use bytes::Bytes;
+
 use super::*;
 use crate::budget::memory::Memory;
 
