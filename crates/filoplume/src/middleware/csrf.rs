@@ -22,7 +22,7 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::core::takes::Takes;
 use crate::extract::ContentRejection;
-use crate::log::log_without_subscriber;
+use crate::log::{Throttle, log_without_subscriber};
 use crate::semantics::origin::{check_origin, is_origin_of};
 use crate::session::Session;
 
@@ -190,6 +190,38 @@ impl Csrf {
     }
 }
 
+/// Returns the error for a request of a page of another site. The log says how to allow it, and so
+/// does the response in development mode. Any site can cause the line.
+#[cold]
+fn foreign_page(request: &Request) -> Error {
+    static LOG: Throttle = Throttle::new();
+    let origin = request.headers().get("origin").map(String::from_utf8_lossy);
+    let foreign = ForeignPage(origin.unwrap_or_default().escape_debug().to_string());
+    if let Some(left_out) = LOG.admit() {
+        let left_out_field = left_out.field();
+        tracing::info!(origin = foreign.0, left_out = left_out_field, "Csrf refuses: {foreign}");
+        log_without_subscriber(&format!("Csrf refuses: {foreign}{left_out}"));
+    }
+    Error::forbidden("the request comes from a page of another site").with_source(foreign)
+}
+
+/// The origin of a page that may not send the request.
+#[derive(Debug)]
+struct ForeignPage(String);
+
+impl fmt::Display for ForeignPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(origin) = self;
+        write!(
+            f,
+            "a page of `{origin}` sent the request: if that site is yours, name it with \
+             `Csrf::trust`; `Cors` does not do that"
+        )
+    }
+}
+
+impl StdError for ForeignPage {}
+
 /// Why a form may come without a cookie: it came over plain HTTP, and the cookies are `Secure`.
 #[derive(Debug)]
 struct SecureCookies;
@@ -218,7 +250,7 @@ impl Middleware for Csrf {
             return Ok(next.run(request));
         }
         if self.is_cross_site(&request, &next.context()) {
-            return Err(Error::forbidden("the request comes from a page of another site"));
+            return Err(foreign_page(&request));
         }
         let session = Session::of(&request)?;
         let Some(given) = request_token(&mut request, &next.context())? else {

@@ -281,6 +281,18 @@ fn a_form_with_the_token_of_its_session_is_accepted() {
 }
 
 #[test]
+fn the_way_to_trust_another_page_is_told_in_development_only() {
+    for development in [true, false] {
+        let client = shop_app().development(development).test();
+        let refused = client.post("/buy").header("origin", "https://spa.example").send();
+        refused.assert_status(403).assert_contains("a page of another site");
+        let text = refused.text();
+        assert_eq!(text.contains("Csrf::trust"), development, "{text}");
+        assert_eq!(text.contains("https://spa.example"), development, "{text}");
+    }
+}
+
+#[test]
 fn a_multipart_form_is_accepted_without_reading_its_files() {
     let client = shop();
     let token = client.get("/").send().text().to_owned();

@@ -255,7 +255,8 @@ impl Jwt {
     }
 
     /// Returns the claims of a token if it is valid. For tokens that are not sent in
-    /// `Authorization`.
+    /// `Authorization`. The error says what is wrong, and not which status it has: with `?`, a
+    /// handler answers `500`. Choose one with `map_err`, such as [`Error::forbidden`].
     ///
     /// ```
     /// use std::time::Duration;
