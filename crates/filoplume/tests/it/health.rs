@@ -202,21 +202,6 @@ fn an_instance_whose_requests_wait_is_not_ready_if_that_is_wanted() {
     app.shutdown();
 }
 
-/// A log whose lines a test reads.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn the_latest_results_are_among_the_metrics_and_a_scrape_runs_no_check() {
     let runs = Arc::new(Mutex::new(0));
@@ -252,21 +237,4 @@ fn the_latest_results_are_among_the_metrics_and_a_scrape_runs_no_check() {
         assert!(text.lines().any(|other| other == line), "{line}: {text}");
     }
     assert_eq!(*runs.lock().unwrap(), 1);
-}
-
-#[test]
-fn an_instance_that_becomes_unready_says_which_check_is_why() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let health = Health::new().check("queue", LONG, failing).optional_check("mail", LONG, failing);
-    tracing::subscriber::with_default(subscriber, || {
-        let client = App::new().health(health).test();
-        for _ in 0..5 {
-            client.get("/ready").send().assert_status(503);
-        }
-    });
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(text.matches("not ready: check queue failed").count(), 1, "{text}");
 }

@@ -10,10 +10,10 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use filoplume::Key;
 use filoplume::middleware::{Csrf, CsrfToken, Sessions};
 use filoplume::prelude::*;
 use filoplume::response::Reader;
+use filoplume::{Health, Key};
 
 const MS: Duration = Duration::from_millis(1);
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -70,6 +70,24 @@ fn slow_and_refused_requests_are_on_stderr() {
     assert!(stderr.contains("most threads are held by GET /hold (1)"), "{stderr}");
     assert!(!stderr.contains("\\x"), "no unit of a time is escaped: {stderr}");
     assert!(!stderr.contains("planted"), "{stderr}");
+}
+
+#[test]
+fn one_instance_that_becomes_unready() {
+    let fails = || Err::<(), _>(Error::unavailable("planted"));
+    let health =
+        Health::new().check("queue", DEADLINE, fails).optional_check("mail", DEADLINE, fails);
+    let client = App::new().health(health).test();
+    for _ in 0..5 {
+        client.get("/ready").send().assert_status(503);
+    }
+}
+
+#[test]
+fn an_instance_that_becomes_unready_says_once_which_check_is_why() {
+    let stderr = stderr_of("one_instance_that_becomes_unready");
+    assert_eq!(stderr.matches("not ready: check queue failed").count(), 1, "{stderr}");
+    assert!(!stderr.contains("not ready: check mail"), "it is optional: {stderr}");
 }
 
 #[test]
