@@ -1,5 +1,6 @@
 //! Redis is away: silent, or stopped.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use deployment::stack::{LAME_DUCK, Stack};
@@ -9,6 +10,9 @@ use super::traffic::{Traffic, log_in, request};
 use super::{start, threads};
 
 const AWAY: Duration = Duration::from_secs(5);
+
+/// Between two rounds of requests while Redis is away.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Lets Redis go away and come back, while clients send requests.
 fn is_away(stack: &mut Stack, goes: fn(&mut Stack), returns: fn(&mut Stack)) {
@@ -26,6 +30,8 @@ fn is_away(stack: &mut Stack, goes: fn(&mut Stack), returns: fn(&mut Stack)) {
         assert!(matches!(response.status, 500 | 503), "{response:?}");
         assert_eq!(Client::connect(address).get("/api/notes").status, 200);
         assert_eq!(Client::connect(address).get("/ready").status, 200);
+        // Both fail or succeed at once while Redis is stopped, and the API has a rate limit.
+        thread::sleep(PAUSE);
     }
     traffic.goes_on(100);
     returns(stack);
