@@ -44,6 +44,23 @@ fn every_setting_is_in_the_guide() {
     assert!(missing.is_empty(), "not in docs/guide/configuration.md: {missing:?}");
 }
 
+/// They are the values of a label, for which operators write alerts.
+#[test]
+fn every_reason_of_a_refusal_is_in_the_guide() {
+    let guide = read("docs/guide/observing.md");
+    let texts = |path: &str, begin: &str, end: &str| -> Vec<String> {
+        let text = read(path);
+        let texts = text.lines().filter_map(|line| line.split_once(begin)?.1.strip_suffix(end));
+        texts.map(str::to_owned).collect()
+    };
+    let of_requests = texts("crates/http1/src/error.rs", " => \"", "\",");
+    let others = texts("crates/runtime/src/budget/refusal.rs", "f.write_str(\"", "\"),");
+    assert!(of_requests.len() > 20 && others.len() > 10, "the reasons are no longer found");
+    let reasons = of_requests.iter().chain(&others);
+    let missing: Vec<_> = reasons.filter(|text| !guide.contains(&format!("`{text}`"))).collect();
+    assert!(missing.is_empty(), "not in docs/guide/observing.md: {missing:?}");
+}
+
 /// The compiler's advice and the guide list the extractors that can be in an `Option`.
 #[test]
 fn the_guide_lists_the_optional_extractors() {

@@ -90,8 +90,8 @@ fn a_pair_of_snapshots_is_printed_as_text() {
     "#]].assert_eq(&print(""));
 }
 
-#[test]
-fn the_feed_is_asked_for_with_the_given_headers() {
+/// Starts a console. Returns its port, and the heads of the requests that it gets.
+fn console_that_notes_heads() -> (u16, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&heads);
     let port = each_connection(move |stream| {
@@ -101,6 +101,12 @@ fn the_feed_is_asked_for_with_the_given_headers() {
         let _ = reader.get_mut().write_all(feed().as_bytes());
         let _ = reader.read(&mut [0; 16]);
     });
+    (port, heads)
+}
+
+#[test]
+fn the_feed_is_asked_for_with_the_given_headers() {
+    let (port, heads) = console_that_notes_heads();
     let url = format!("http://127.0.0.1:{port}/admin/console/");
     gust_with(&["top", &url, "--once", "-H", "Authorization: Bearer x"]).assert_code(0);
     let heads = heads.lock().unwrap();
@@ -112,15 +118,7 @@ fn the_feed_is_asked_for_with_the_given_headers() {
 
 #[test]
 fn the_environment_may_have_the_authorization() {
-    let heads = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&heads);
-    let port = each_connection(move |stream| {
-        let mut reader = BufReader::new(stream);
-        let Some(request) = read_request(&mut reader) else { return };
-        noted.lock().unwrap().push(request.head);
-        let _ = reader.get_mut().write_all(feed().as_bytes());
-        let _ = reader.read(&mut [0; 16]);
-    });
+    let (port, heads) = console_that_notes_heads();
     let output = Command::new(env!("CARGO_BIN_EXE_gust"))
         .args(["top", &format!("http://127.0.0.1:{port}/console"), "--once"])
         .env("GUST_AUTHORIZATION", "Bearer x")
