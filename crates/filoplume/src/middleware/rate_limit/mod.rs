@@ -230,8 +230,6 @@ impl RateLimit {
     }
 
     /// Takes a token of the client and one of its network. The client comes first: a request that
-    /// its own limit refuses takes nothing from its neighbours.
-    /// Takes a token of the client and one of its network. The client comes first: a request that
     /// its own limit refuses takes nothing from its neighbours. Returns whose limit decided.
     fn take(&self, client: &Client) -> Result<(Decision, Owner)> {
         let own = self.take_from(&self.memory, &client.key, &self.bucket)?;
