@@ -31,7 +31,7 @@
 //   upgrade               the handshake and the settings
 //   protocol, blocking    the socket on the event loop, and on a thread
 //   handlers              its closures, and how they fail
-//   room, socket, outbox, pace  sending from any thread; these know each other
+//   room, rooms, socket, outbox, pace  sending from any thread; these know each other
 //   joined                messages between the rooms of several instances
 //   frames                the frames that wait for a peer
 //   message, config, origins
@@ -49,6 +49,7 @@ mod pace;
 mod protocol;
 mod room;
 mod room_counts;
+mod rooms;
 mod socket;
 mod upgrade;
 
@@ -59,6 +60,7 @@ pub use filoplume_websocket::{DeflateConfig, DeflateOptions};
 pub use self::blocking::BlockingSocket;
 pub use self::message::{AsMessage, FromMessage, Message, MessageRef, SocketResult, Unacceptable};
 pub use self::origins::AllowOrigins;
-pub use self::room::{Broadcast, Room, Rooms};
+pub use self::room::{Broadcast, Room};
+pub use self::rooms::Rooms;
 pub use self::socket::{CloseReason, SendError, Socket};
 pub use self::upgrade::WebSocketUpgrade;

@@ -1,9 +1,7 @@
 //! Rooms: sockets that receive the same messages.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
-#[cfg(feature = "redis")]
-use std::sync::OnceLock;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,10 +13,8 @@ use super::message::{AsMessage, MessageRef};
 use super::outbox::{Backlog, Form, Outbox};
 use super::pace::{Overrun, note_crowded};
 use super::room_counts::RoomCounts;
+use super::rooms::RoomsInner;
 use super::socket::{SendError, Socket};
-#[cfg(feature = "redis")]
-use crate::instances::{Membership, RedisChannel};
-use crate::observe::Samples;
 
 /// A set of sockets that receive the same messages. Clones refer to the same room.
 ///
@@ -58,7 +54,7 @@ use crate::observe::Samples;
 /// ```
 #[derive(Clone)]
 pub struct Room {
-    inner: Arc<RoomInner>,
+    pub(super) inner: Arc<RoomInner>,
 }
 
 pub(super) struct RoomInner {
@@ -78,6 +74,9 @@ struct Members {
     all: BTreeMap<u64, Arc<Outbox>>,
     /// Those that the last message found behind, or left there. Others may be here too.
     behind: Vec<Arc<Outbox>>,
+    /// Whether the last one has left a room with a name: from then on another room has the name,
+    /// and this one stays empty.
+    is_over: bool,
 }
 
 impl Members {
@@ -89,7 +88,7 @@ impl Members {
 
 /// What happens to members that read more slowly than others write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum SlowMembers {
+pub(super) enum SlowMembers {
     /// They are closed with 1008, and can connect again. Nobody misses a message without noticing.
     #[default]
     Disconnect,
@@ -125,7 +124,7 @@ impl Room {
         Self::with(SlowMembers::Skip, Arc::default(), None)
     }
 
-    fn with(
+    pub(super) fn with(
         slow: SlowMembers,
         counts: Arc<RoomCounts>,
         home: Option<(Weak<RoomsInner>, Box<str>)>,
@@ -136,31 +135,47 @@ impl Room {
 
     /// Adds a socket. It leaves when it closes.
     pub fn join(&self, socket: &Socket) {
-        let outbox = &socket.outbox;
-        self.inner.members.lock().all.insert(outbox.id, Arc::clone(outbox));
-        if !outbox.joined(&self.inner) {
-            self.inner.remove(outbox.id);
+        if self.inner.add(socket) {
+            return;
+        }
+        if let Some((home, name)) = self.inner.home() {
+            home.join(name, socket);
         }
     }
 
     /// Removes a socket.
     pub fn leave(&self, socket: &Socket) {
-        self.inner.remove(socket.id());
-        socket.outbox.left(&self.inner);
+        if let Some(inner) = self.now() {
+            inner.leave(socket);
+        }
+    }
+
+    /// Returns the room that has the name now, if the last member has left this one since.
+    fn now(&self) -> Option<Arc<RoomInner>> {
+        if !self.inner.members.lock().is_over {
+            return Some(Arc::clone(&self.inner));
+        }
+        let (home, name) = self.inner.home()?;
+        home.get(name).map(|room| room.inner)
     }
 
     /// Sends a message to all members.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn broadcast(&self, message: impl AsMessage) -> Broadcast {
         self.inner.pass_on(message.as_message());
-        self.inner.broadcast(message.as_message(), None)
+        self.send(message.as_message(), None)
     }
 
     /// Sends a message to all members but one.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn broadcast_except(&self, except: &Socket, message: impl AsMessage) -> Broadcast {
         self.inner.pass_on(message.as_message());
-        self.inner.broadcast(message.as_message(), Some(except.id()))
+        self.send(message.as_message(), Some(except.id()))
+    }
+
+    /// Sends a message to the members on this instance.
+    pub(super) fn send(&self, message: MessageRef<'_>, except: Option<u64>) -> Broadcast {
+        self.now().map(|inner| inner.broadcast(message, except)).unwrap_or_default()
     }
 
     /// Sends a value as JSON to all members.
@@ -178,7 +193,7 @@ impl Room {
 
     /// Returns the number of members.
     pub fn len(&self) -> usize {
-        self.inner.members.lock().all.len()
+        self.now().map_or(0, |inner| inner.members.lock().all.len())
     }
 
     /// Returns whether nobody is in the room.
@@ -204,7 +219,7 @@ impl RoomInner {
     /// program and never waits for a peer.
     fn broadcast(self: &Arc<Self>, message: MessageRef<'_>, except: Option<u64>) -> Broadcast {
         let mut members = self.members.lock();
-        let Members { all, behind } = &mut *members;
+        let Members { all, behind, .. } = &mut *members;
         behind.clear();
         let mut frames: Vec<(Form, Bytes)> = Vec::new();
         let mut result = Broadcast::default();
@@ -263,32 +278,52 @@ impl RoomInner {
         None
     }
 
+    /// Returns the rooms that this one belongs to, while they exist, and its name there.
+    fn home(&self) -> Option<(Arc<RoomsInner>, &str)> {
+        let (home, name) = self.home.as_ref()?;
+        Some((home.upgrade()?, name))
+    }
+
     /// Sends a message to the members on other instances.
     fn pass_on(&self, message: MessageRef<'_>) {
-        if let Some((home, name)) = &self.home {
-            if let Some(home) = home.upgrade() {
-                home.pass_on(name, message);
-            }
+        if let Some((home, name)) = self.home() {
+            home.pass_on(name, message);
         }
     }
 
+    /// Adds a socket, unless this room is over. If the socket is closed, it leaves at once.
+    pub(super) fn add(self: &Arc<Self>, socket: &Socket) -> bool {
+        let outbox = &socket.outbox;
+        let mut members = self.members.lock();
+        if members.is_over {
+            return false;
+        }
+        members.all.insert(outbox.id, Arc::clone(outbox));
+        drop(members);
+        if !outbox.joined(self) {
+            self.remove(outbox.id);
+        }
+        true
+    }
+
+    /// The socket forgets the room first: if it joins once more at the same time, it is in the room
+    /// or not, and in any case it is removed when it closes.
+    fn leave(self: &Arc<Self>, socket: &Socket) {
+        socket.outbox.left(self);
+        self.remove(socket.id());
+    }
+
+    /// Removes a socket. A room with a name is over when its last member has left.
     pub(super) fn remove(&self, id: u64) {
-        let Some((home, name)) = &self.home else {
-            self.members.lock().remove(id);
-            return;
-        };
-        let home = home.upgrade();
-        // Named rooms are removed with their last member. The lock on all of them comes first, as
-        // it does when a socket joins.
-        let mut rooms = home.as_ref().map(|home| home.rooms.lock());
         let mut members = self.members.lock();
         members.remove(id);
-        let is_this = |room: &Room| std::ptr::eq(&*room.inner, self);
-        if let (true, Some(rooms)) = (members.all.is_empty(), &mut rooms) {
-            drop(members);
-            if rooms.get(&**name).is_some_and(is_this) {
-                rooms.remove(&**name);
-            }
+        if self.home.is_none() || !members.all.is_empty() {
+            return;
+        }
+        members.is_over = true;
+        drop(members);
+        if let Some((home, name)) = self.home() {
+            home.forget(name, self);
         }
     }
 }
@@ -315,185 +350,5 @@ impl Form {
     }
 }
 
-/// Rooms with names. A room exists while it has members. Clones refer to the same rooms.
-///
-/// ```
-/// use filoplume::prelude::*;
-/// use filoplume::websocket::{Rooms, Socket, WebSocketUpgrade};
-///
-/// let app = App::new().state(Rooms::new()).websocket(
-///     "/chat/{room}",
-///     |Path(name): Path<String>, State(rooms): State<Rooms>, upgrade: WebSocketUpgrade| {
-///         let (joined, sent_to) = ((rooms.clone(), name.clone()), (rooms, name));
-///         upgrade
-///             .on_open(move |socket: &Socket| joined.0.join(&joined.1, socket))
-///             .on_message(move |_: &Socket, text: String| {
-///                 sent_to.0.broadcast(&sent_to.1, text);
-///             })
-///     },
-/// );
-/// # app.test();
-/// ```
-#[derive(Clone, Default)]
-pub struct Rooms {
-    inner: Arc<RoomsInner>,
-}
-
-#[derive(Default)]
-struct RoomsInner {
-    slow: SlowMembers,
-    counts: Arc<RoomCounts>,
-    rooms: Mutex<HashMap<Box<str>, Room>>,
-    #[cfg(feature = "redis")]
-    joined: OnceLock<Membership>,
-}
-
-impl RoomsInner {
-    fn get(&self, name: &str) -> Option<Room> {
-        self.rooms.lock().get(name).cloned()
-    }
-
-    /// Sends a message to the members of a room on other instances.
-    #[cfg(feature = "redis")]
-    fn pass_on(&self, name: &str, message: MessageRef<'_>) {
-        if let Some(joined) = self.joined.get() {
-            joined.send(|wire| super::joined::write(name, message, wire));
-        }
-    }
-
-    #[cfg(not(feature = "redis"))]
-    #[allow(clippy::unused_self, reason = "with Redis, there are other instances")]
-    fn pass_on(&self, _: &str, _: MessageRef<'_>) {}
-}
-
-impl Rooms {
-    /// Returns rooms that disconnect slow members.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Returns rooms whose slow members miss messages.
-    pub fn skip_slow() -> Self {
-        let inner = RoomsInner { slow: SlowMembers::Skip, ..RoomsInner::default() };
-        Self { inner: Arc::new(inner) }
-    }
-
-    /// Joins these rooms to those of other instances: see [`instances`](crate::instances). What is
-    /// sent to a room reaches its members on all of them. Members are counted per instance. A
-    /// second call has no effect.
-    ///
-    /// ```no_run
-    /// use filoplume::instances::RedisChannel;
-    /// use filoplume::websocket::Rooms;
-    ///
-    /// # fn main() -> filoplume::Result<()> {
-    /// let rooms = Rooms::new().joined(&RedisChannel::new("redis://10.0.0.5/", "chat")?);
-    /// rooms.broadcast("lobby", "hello");
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "redis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-    #[must_use]
-    pub fn joined(self, channel: &RedisChannel) -> Self {
-        let here = Arc::downgrade(&self.inner);
-        self.inner.joined.get_or_init(|| {
-            channel.join(super::joined::KIND, move |wire| {
-                let (name, message) = super::joined::read(wire)?;
-                if let Some(room) = here.upgrade().and_then(|here| here.get(name)) {
-                    room.inner.broadcast(message, None);
-                }
-                Some(())
-            })
-        });
-        self
-    }
-
-    /// Adds a socket to a room. It leaves when it closes.
-    pub fn join(&self, name: &str, socket: &Socket) {
-        let mut rooms = self.inner.rooms.lock();
-        let room = rooms.entry(name.into()).or_insert_with(|| {
-            let home = (Arc::downgrade(&self.inner), name.into());
-            Room::with(self.inner.slow, Arc::clone(&self.inner.counts), Some(home))
-        });
-        let room = room.clone();
-        room.inner.members.lock().all.insert(socket.id(), Arc::clone(&socket.outbox));
-        drop(rooms);
-        if !socket.outbox.joined(&room.inner) {
-            room.inner.remove(socket.id());
-        }
-    }
-
-    /// Removes a socket from a room.
-    pub fn leave(&self, name: &str, socket: &Socket) {
-        if let Some(room) = self.get(name) {
-            room.leave(socket);
-        }
-    }
-
-    /// Sends a message to all members of a room. Returns how many of this instance it was sent to.
-    #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
-    pub fn broadcast(&self, name: &str, message: impl AsMessage) -> Broadcast {
-        let message = message.as_message();
-        // There may be members on other instances only.
-        self.inner.pass_on(name, message);
-        self.get(name).map(|room| room.inner.broadcast(message, None)).unwrap_or_default()
-    }
-
-    /// Sends a value as JSON to all members of a room.
-    ///
-    /// # Errors
-    ///
-    /// If the value cannot be serialized.
-    #[cfg(feature = "json")]
-    pub fn broadcast_json<T: serde::Serialize + ?Sized>(
-        &self,
-        name: &str,
-        value: &T,
-    ) -> crate::Result<Broadcast> {
-        Ok(self.broadcast(name, serde_json::to_string(value)?))
-    }
-
-    /// Returns a room, if it has members.
-    pub fn get(&self, name: &str) -> Option<Room> {
-        self.inner.get(name)
-    }
-
-    /// Returns the number of members of a room.
-    pub fn len_of(&self, name: &str) -> usize {
-        self.get(name).map_or(0, |room| room.len())
-    }
-
-    /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the
-    /// metrics, with the label `rooms` that has this name: the rooms and their members, the
-    /// messages to them, and how many times a message was sent to a member or met a slow one. All
-    /// rooms are added up, because clients may choose their names.
-    pub fn collector(&self, name: &str) -> impl Fn(&mut Samples) + Send + Sync + use<> {
-        let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
-        move |samples| {
-            // Copied, so that no lock of a room is waited for with that on all of them.
-            let rooms: Vec<Room> = inner.rooms.lock().values().cloned().collect();
-            let members = rooms.iter().map(Room::len).sum();
-            let label = ("rooms", &*name);
-            samples.gauge_of("filoplume_rooms", "Rooms with members.", &[label], rooms.len());
-            samples.gauge_of(
-                "filoplume_room_members",
-                "Members of rooms. A socket in two rooms counts twice.",
-                &[label],
-                members,
-            );
-            inner.counts.collect(label, samples);
-        }
-    }
-
-    /// Returns the names of all rooms with members, in no order.
-    pub fn names(&self) -> Vec<String> {
-        self.inner.rooms.lock().keys().map(|name| name.to_string()).collect()
-    }
-}
-
-impl fmt::Debug for Rooms {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rooms").field("rooms", &self.inner.rooms.lock().len()).finish()
-    }
-}
+#[cfg(test)]
+mod tests;
