@@ -9,6 +9,7 @@ use filoplume_runtime::tcp::TcpService;
 use filoplume_runtime::{Server, ServerConfig, Service, Tls};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -78,6 +79,18 @@ impl Authority {
         let names: Vec<String> = dns_names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(name, &params)
+    }
+
+    /// As [`issue`](Self::issue), with the day on which the certificate expires.
+    pub fn issue_until(
+        &self,
+        name: &str,
+        dns_name: &str,
+        (year, month, day): (i32, u8, u8),
+    ) -> Files {
+        let mut params = CertificateParams::new(vec![dns_name.to_owned()]).unwrap();
+        params.not_after = date_time_ymd(year, month, day);
         self.sign(name, &params)
     }
 

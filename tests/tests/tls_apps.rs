@@ -126,6 +126,18 @@ fn session_cookies_are_secure_over_tls_even_in_development() {
 }
 
 #[test]
+fn the_metrics_tell_when_the_certificate_expires() {
+    let authority = Authority::new();
+    let app = start(scheme().metrics("/metrics"), &authority);
+    let text = Client::connect(app.server().local_addrs()[1]).get("/metrics").text().to_owned();
+    let name = "filoplume_tls_certificate_expiry_timestamp_seconds ";
+    let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    // The end of the year 4095, as the authority says without a date.
+    assert_eq!(value, "67090118400");
+    assert!(text.contains("filoplume_tls_certificate_loads_failed_total 0\n"), "{text}");
+}
+
+#[test]
 fn a_development_certificate_is_only_for_this_machine() {
     let listen = Listen::new().https("127.0.0.1:0", Tls::development().unwrap());
     let app = scheme().start_on(listen).unwrap();

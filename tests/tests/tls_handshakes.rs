@@ -7,9 +7,9 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use filoplume_runtime::{Refusal, Request, Server, ServerConfig, Tls};
+use filoplume_runtime::{Refusal, Request, Server, ServerBuilder, ServerConfig, Tls};
 use filoplume_tests::tls::{Authority, TlsServer, bound};
 use filoplume_tests::{Client, Gate, eventually, site};
 use rustls::pki_types::ServerName;
@@ -327,6 +327,32 @@ fn changed_files_are_loaded_and_broken_ones_are_not() {
     assert!(server.reload_tls().unwrap_err().to_string().contains("site.pem"));
     authority.issue("site", &["new.example"]);
     assert!(serves("new.example") && !serves("old.example"));
+    server.shutdown_handle().shutdown_within(Duration::ZERO);
+}
+
+#[test]
+fn metrics_tell_when_the_first_certificate_expires_and_that_changed_ones_were_not_loaded() {
+    let authority = Authority::new();
+    let files = authority.issue_until("site", "localhost", (2031, 5, 6));
+    let later = authority.issue_until("later", "later.example", (2032, 7, 8));
+    let server = Server::builder()
+        .bind_tls("127.0.0.1:0", later.tls())
+        .and_then(|server| server.bind_tls("127.0.0.1:0", files.tls()))
+        .and_then(ServerBuilder::build)
+        .unwrap();
+    server.spawn(site).unwrap();
+    let state = || {
+        let metrics = server.metrics().unwrap();
+        let expires = metrics.certificates_expire.unwrap().duration_since(UNIX_EPOCH).unwrap();
+        (expires.as_secs(), metrics.certificate_loads_failed)
+    };
+    assert_eq!(state(), (1_935_792_000, 0));
+    fs::write(&files.certificate, "broken").unwrap();
+    server.reload_tls().unwrap_err();
+    assert_eq!(state(), (1_935_792_000, 1), "the old one stays in use");
+    authority.issue_until("site", "localhost", (2033, 1, 1));
+    server.reload_tls().unwrap();
+    assert_eq!(state(), (1_972_857_600, 1));
     server.shutdown_handle().shutdown_within(Duration::ZERO);
 }
 

@@ -2,6 +2,8 @@
 //! any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "tls")]
+use std::time::SystemTime;
 
 use crossbeam_utils::CachePadded;
 
@@ -9,6 +11,8 @@ use crate::budget::refusal::{Refusal, Refusals};
 use crate::buffers::Moved;
 use crate::execution::metrics::RouteMetrics;
 use crate::pool::PoolMetrics;
+#[cfg(feature = "tls")]
+use crate::tls::acceptor::CertificateState;
 
 /// A number that any thread may change. It is relaxed, because it only counts and orders nothing.
 #[derive(Debug, Default)]
@@ -141,6 +145,8 @@ pub(crate) struct Gauges {
     pub(crate) held_streams: usize,
     /// By loops, and by handlers that read or write by themselves.
     pub(crate) moved: Moved,
+    #[cfg(feature = "tls")]
+    pub(crate) certificates: CertificateState,
 }
 
 /// The metrics of the parts of an engine.
@@ -272,6 +278,14 @@ pub struct Metrics {
     /// Completed TLS handshakes that continued an earlier session.
     #[cfg(feature = "tls")]
     pub handshakes_resumed: u64,
+    /// When the first of the certificates that are in use expires, on any address. `None` if there
+    /// is none, or its time cannot be read.
+    #[cfg(feature = "tls")]
+    pub certificates_expire: Option<SystemTime>,
+    /// Times since the start that changed certificates could not be used, so that the old ones
+    /// stayed in use.
+    #[cfg(feature = "tls")]
+    pub certificate_loads_failed: u64,
     /// Requests that now wait for a thread of the pool.
     pub waiting: usize,
     /// The maximum of handlers that may block at once:
@@ -340,16 +354,8 @@ impl Counters {
     pub(crate) fn read(&self, refusals: &Refusals, parts: Parts, gauges: Gauges) -> Metrics {
         let Parts { pool, routes, loops } = parts;
         let Gauges { phase, incoming, waiting, threads_max, connections_max, .. } = gauges;
-        let Gauges {
-            memory_used,
-            memory_max,
-            spooled_bytes,
-            pushed_streams,
-            held_streams,
-            held_descriptors,
-            moved,
-            ..
-        } = gauges;
+        let Gauges { memory_used, memory_max, spooled_bytes, moved, .. } = gauges;
+        let Gauges { pushed_streams, held_streams, held_descriptors, .. } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
@@ -382,6 +388,10 @@ impl Counters {
             handshakes: self.handshakes.get(),
             #[cfg(feature = "tls")]
             handshakes_resumed: self.handshakes_resumed.get(),
+            #[cfg(feature = "tls")]
+            certificates_expire: gauges.certificates.expires,
+            #[cfg(feature = "tls")]
+            certificate_loads_failed: gauges.certificates.loads_failed,
             bytes_read: self.bytes_read.get() + moved.read,
             bytes_written: self.bytes_written.get() + moved.written,
             pushed_streams,

@@ -1,5 +1,8 @@
 //! The metrics of the engine as text for Prometheus.
 
+#[cfg(feature = "tls")]
+use std::time::UNIX_EPOCH;
+
 use filoplume_runtime::{Metrics, Phase};
 
 use super::open_metrics::{OpenMetrics, labels};
@@ -74,15 +77,23 @@ const CONNECTIONS: &[Family] = &[
 ];
 
 #[cfg(feature = "tls")]
-const TLS: &[Family] = &[(
-    "filoplume_tls_handshakes",
-    Counter,
-    "Completed TLS handshakes. Those that failed are refusals.",
-    &[
-        ("session=\"new\"", |of| of.handshakes.saturating_sub(of.handshakes_resumed)),
-        ("session=\"resumed\"", |of| of.handshakes_resumed),
-    ],
-)];
+const TLS: &[Family] = &[
+    (
+        "filoplume_tls_handshakes",
+        Counter,
+        "Completed TLS handshakes. Those that failed are refusals.",
+        &[
+            ("session=\"new\"", |of| of.handshakes.saturating_sub(of.handshakes_resumed)),
+            ("session=\"resumed\"", |of| of.handshakes_resumed),
+        ],
+    ),
+    (
+        "filoplume_tls_certificate_loads_failed",
+        Counter,
+        "Changed certificates that could not be used.",
+        &[("", |of| of.certificate_loads_failed)],
+    ),
+];
 
 #[cfg(not(feature = "tls"))]
 const TLS: &[Family] = &[];
@@ -179,6 +190,22 @@ pub(super) fn write_server(metrics: &Metrics, text: &mut OpenMetrics) {
                 Counter => text.counter(labels, "", value(metrics)),
             }
         }
+    }
+    #[cfg(feature = "tls")]
+    write_expiry(metrics, text);
+}
+
+/// Without a certificate there is no sample: 0 would be one that has expired.
+#[cfg(feature = "tls")]
+fn write_expiry(metrics: &Metrics, text: &mut OpenMetrics) {
+    let expires = metrics.certificates_expire.map(|time| time.duration_since(UNIX_EPOCH));
+    if let Some(Ok(seconds)) = expires {
+        text.family(
+            "filoplume_tls_certificate_expiry_timestamp_seconds",
+            "gauge",
+            "When the first of the certificates in use expires.",
+        );
+        text.gauge("", seconds.as_secs());
     }
 }
 

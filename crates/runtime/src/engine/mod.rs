@@ -144,6 +144,9 @@ pub(crate) struct Engine {
     /// Decides which TLS handshakes are computed now.
     #[cfg(feature = "tls")]
     pub(crate) handshakes: Handshakes<Box<Connection>>,
+    /// Those of all addresses.
+    #[cfg(feature = "tls")]
+    acceptors: OnceLock<Box<[Arc<tls::acceptor::Acceptor>]>>,
     /// The files in which contents wait, and who may write to them now.
     #[cfg(feature = "spool")]
     pub(crate) spool: Spool<Box<Connection>>,
@@ -198,6 +201,8 @@ impl Engine {
         for _ in 0..loops {
             event_loops.push(EventLoop::new(&engine).map_err(started("an event loop"))?);
         }
+        #[cfg(feature = "tls")]
+        let _ = engine.acceptors.set(bound.iter().filter_map(|of| of.entry.tls.clone()).collect());
         for bound in bound {
             let listeners =
                 bound.listen(engine.config.backlog, loops).map_err(started("to listen"))?;
@@ -292,6 +297,8 @@ impl Engine {
             seats: seats.notifying(Weak::<Self>::clone(engine)),
             #[cfg(feature = "tls")]
             handshakes,
+            #[cfg(feature = "tls")]
+            acceptors: OnceLock::new(),
             #[cfg(feature = "spool")]
             spool,
             uncounted: Account::new(&memory, None),
@@ -316,15 +323,7 @@ impl Engine {
             lifecycle: Lifecycle::new(tokens),
         });
         #[cfg(feature = "spool")]
-        engine.spool.space.close_by({
-            let engine = Arc::downgrade(&engine);
-            move |stored| {
-                // Without an engine it is closed here.
-                if let Some(engine) = engine.upgrade() {
-                    engine.close_elsewhere(stored);
-                }
-            }
-        });
+        engine.close_files_elsewhere();
         engine
     }
 

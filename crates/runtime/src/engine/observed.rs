@@ -13,6 +13,8 @@ use crate::execution::stuck::running::RunningCall;
 use crate::execution::watchdog::Watched;
 use crate::metrics::{Gauges, LoopMetrics, Metrics, Parts, Phase};
 use crate::service::monitor::ServerState;
+#[cfg(feature = "tls")]
+use crate::tls::acceptor::Acceptor;
 
 impl Engine {
     pub(crate) fn metrics(&self) -> Metrics {
@@ -37,6 +39,8 @@ impl Engine {
             pushed_streams: self.streams.pushed(),
             held_streams: self.streams.held(),
             moved: self.moved(),
+            #[cfg(feature = "tls")]
+            certificates: self.acceptors.get().map(|of| Acceptor::state(of)).unwrap_or_default(),
         };
         let routes = self.routes.read(&|number| self.route_name(number));
         let parts = Parts { pool: self.pool.metrics(), routes, loops };

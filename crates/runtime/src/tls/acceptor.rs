@@ -1,7 +1,8 @@
 //! The TLS side of an address: gives each new connection the current certificates.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use rustls::crypto::{CryptoProvider, ring};
@@ -23,9 +24,27 @@ const SESSIONS_MAX: usize = 1024;
 pub(crate) struct Acceptor {
     tls: Tls,
     provider: Arc<CryptoProvider>,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Current>,
+    loads_failed: AtomicU64,
     /// When the files were last looked at, and what they were then.
     checked: Mutex<Checked>,
+}
+
+/// What new connections get.
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    /// When the first of the certificates expires.
+    expires: Option<SystemTime>,
+}
+
+/// The state of the certificates of a server, for its metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CertificateState {
+    /// When the first one expires.
+    pub(crate) expires: Option<SystemTime>,
+    /// How often changed ones could not be used.
+    pub(crate) loads_failed: u64,
 }
 
 #[derive(Debug)]
@@ -45,11 +64,12 @@ impl Acceptor {
     pub(crate) fn new(tls: Tls) -> Result<Arc<Self>, Unusable> {
         let provider = Arc::new(ring::default_provider());
         let stamps = stamps(&tls);
-        let config = configure(&tls, &provider, None)?;
+        let current = configure(&tls, &provider, None)?;
         Ok(Arc::new(Self {
             tls,
             provider,
-            current: RwLock::new(Arc::new(config)),
+            current: RwLock::new(current),
+            loads_failed: AtomicU64::new(0),
             checked: Mutex::new(Checked { at: Instant::now(), stamps }),
         }))
     }
@@ -59,7 +79,7 @@ impl Acceptor {
         if let Some(interval) = self.tls.reload_interval {
             self.check_files(interval);
         }
-        UnbufferedServerConnection::new(Arc::clone(&self.current.read()))
+        UnbufferedServerConnection::new(Arc::clone(&self.current.read().config))
     }
 
     /// Returns whether a step behind the first one computes much: with TLS 1.3 it does so only for
@@ -98,10 +118,20 @@ impl Acceptor {
     }
 
     fn load(&self) -> Result<(), Unusable> {
-        let earlier = Arc::clone(&self.current.read());
-        let config = configure(&self.tls, &self.provider, Some(&earlier))?;
-        *self.current.write() = Arc::new(config);
+        let earlier = Arc::clone(&self.current.read().config);
+        let current = configure(&self.tls, &self.provider, Some(&earlier)).inspect_err(|_| {
+            self.loads_failed.fetch_add(1, Ordering::Relaxed);
+        })?;
+        *self.current.write() = current;
         Ok(())
+    }
+
+    /// Returns the state of the certificates of several addresses.
+    pub(crate) fn state(acceptors: &[Arc<Self>]) -> CertificateState {
+        CertificateState {
+            expires: acceptors.iter().filter_map(|of| of.current.read().expires).min(),
+            loads_failed: acceptors.iter().map(|of| of.loads_failed.load(Ordering::Relaxed)).sum(),
+        }
     }
 }
 
@@ -110,8 +140,9 @@ fn configure(
     tls: &Tls,
     provider: &Arc<CryptoProvider>,
     earlier: Option<&ServerConfig>,
-) -> Result<ServerConfig, Unusable> {
+) -> Result<Current, Unusable> {
     let certificates = Certificates::load(&tls.pairs, provider)?;
+    let expires = certificates.expires();
     let failed = |error: rustls::Error| Unusable::of("TLS cannot be set up", &error);
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
@@ -137,7 +168,7 @@ fn configure(
     config.ticketer = ticketer;
     config.session_storage = sessions;
     config.alpn_protocols.clone_from(&tls.protocols);
-    Ok(config)
+    Ok(Current { config: Arc::new(config), expires })
 }
 
 /// Returns what resumes sessions. A session with a client's certificate is not resumed across a

@@ -152,17 +152,22 @@ pub(crate) struct Certificates {
     exact: HashMap<Box<str>, Arc<CertifiedKey>>,
     /// By the part of the name behind `*.`.
     wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
+    /// When the first of them expires.
+    expires: Option<SystemTime>,
 }
 
 impl Certificates {
     pub(crate) fn load(pairs: &[Pair], provider: &CryptoProvider) -> Result<Self, Unusable> {
         let (mut default, mut exact, mut wildcard) = (None, HashMap::new(), HashMap::new());
+        let mut expires: Option<SystemTime> = None;
         for pair in pairs {
             let certified = Arc::new(pair.load(provider)?);
             let leaf = certified.cert.first().map(|leaf| Certificate::from_der(leaf));
             // rustls has accepted it: what is read here is only for names and warnings.
             if let Some(Ok(leaf)) = leaf {
                 warn_of_expiry(&leaf, &pair.certificates);
+                let end = leaf.tbs_certificate.validity.not_after.to_system_time();
+                expires = Some(expires.map_or(end, |other| other.min(end)));
                 for name in dns_names(&leaf) {
                     let (names, name) = match name.strip_prefix("*.") {
                         Some(parent) => (&mut wildcard, parent),
@@ -174,7 +179,12 @@ impl Certificates {
             default.get_or_insert(certified);
         }
         let default = default.ok_or_else(|| Unusable("there is no certificate".to_owned()))?;
-        Ok(Self { default, exact, wildcard })
+        Ok(Self { default, exact, wildcard, expires })
+    }
+
+    /// Returns when the first of them expires.
+    pub(crate) fn expires(&self) -> Option<SystemTime> {
+        self.expires
     }
 
     fn find(&self, name: Option<&str>) -> &Arc<CertifiedKey> {

@@ -10,9 +10,21 @@ use crate::engine::connection::Connection;
 use crate::engine::task::Task;
 
 impl Engine {
+    /// From now on, threads of the pool close the long files of contents: see
+    /// [`close_elsewhere`](Self::close_elsewhere).
+    pub(crate) fn close_files_elsewhere(self: &Arc<Self>) {
+        let engine = Arc::downgrade(self);
+        self.spool.space.close_by(move |stored| {
+            // Without an engine it is closed here.
+            if let Some(engine) = engine.upgrade() {
+                engine.close_elsewhere(stored);
+            }
+        });
+    }
+
     /// Lets a thread of the pool close the long file of a content. The thread that drops it may be
     /// a loop.
-    pub(crate) fn close_elsewhere(self: &Arc<Self>, stored: Box<Stored>) {
+    fn close_elsewhere(self: &Arc<Self>, stored: Box<Stored>) {
         let Entered::Run(stored) = self.spool.closing.enter(None, stored) else { return };
         if let Err(refused) = self.pool.submit_urgent(Task::CloseFile(Arc::clone(self), stored)) {
             // The pool has ended, or has no thread for it.
