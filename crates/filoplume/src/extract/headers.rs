@@ -1,6 +1,7 @@
 //! Typed headers, for [`Header`](super::Header).
 
 use super::TypedHeader;
+pub use super::language::AcceptLanguage;
 use crate::semantics::authority::split_port;
 use crate::semantics::media_type::{self, essence, is_token, trim};
 use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};

@@ -17,6 +17,7 @@ mod header;
 pub mod headers;
 #[cfg(feature = "json")]
 mod json;
+mod language;
 #[cfg(feature = "multipart")]
 mod multipart;
 mod observed;

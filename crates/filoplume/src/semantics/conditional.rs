@@ -6,14 +6,12 @@
 //! before the change:
 //!
 //! ```
-//! use filoplume::conditional::{Conditions, EntityTag, Validators};
+//! use filoplume::conditional::{EntityTag, RequestConditions, Validators};
 //! use filoplume::prelude::*;
 //!
-//! fn rename(request: Request) -> Result<&'static str> {
+//! fn rename(conditions: RequestConditions) -> Result<&'static str> {
 //!     let current = Validators::new().etag(EntityTag::strong("v7"));
-//!     Conditions::of(request.headers())
-//!         .evaluate(request.method(), Some(&current))
-//!         .ok()?;
+//!     conditions.check(Some(&current))?;
 //!     Ok("renamed")
 //! }
 //!
