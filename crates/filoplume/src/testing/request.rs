@@ -287,9 +287,10 @@ impl<'a> TestRequest<'a> {
     /// # Panics
     ///
     /// If the response is not valid HTTP, there are more redirects than allowed, or the token of
-    /// [`csrf`](Self::csrf) cannot be sent.
+    /// [`csrf`](Self::csrf) cannot be sent. If the target does not begin with a slash.
     #[track_caller]
     pub fn send(mut self) -> TestResponse {
+        self.check_target();
         #[cfg(feature = "sessions")]
         self.add_csrf_token();
         let redirects_max = self.redirects_max;
@@ -307,6 +308,18 @@ impl<'a> TestRequest<'a> {
             redirects += 1;
             self.redirect(response.status(), target);
         }
+    }
+
+    /// Panics if a slash was forgotten: the plain `400` of the server would not say so. The other
+    /// forms of a target may be tested (RFC 9112, 3.2).
+    #[track_caller]
+    fn check_target(&self) {
+        let target = &self.target;
+        let has_form = target.starts_with('/') || target == "*" || target.contains("://");
+        assert!(
+            has_form || self.method == Method::CONNECT,
+            "the target `{target}` has no slash at its start: write `/{target}`"
+        );
     }
 
     fn typed(mut self, content_type: &str) -> Self {

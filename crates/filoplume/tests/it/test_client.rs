@@ -358,3 +358,9 @@ fn an_app_with_mistakes_fails_the_test_with_their_list() {
     let message = panic.downcast_ref::<String>().unwrap();
     assert!(message.contains("a pattern begins with `/`"), "{message}");
 }
+
+#[test]
+#[should_panic(expected = "the target `notes` has no slash at its start: write `/notes`")]
+fn a_target_without_a_slash_is_a_mistake_of_the_test() {
+    App::new().get("/notes", || "notes").test().get("notes").send();
+}
