@@ -23,6 +23,9 @@ use crate::observe::Samples;
 /// An event is encoded once. Sending never waits for a client: [`SlowClients`] says what happens to
 /// one for which too much waits. Clients that have left are removed.
 ///
+/// The streams end when the last clone of the hub is dropped, after what waits has been sent.
+/// Browsers then connect again, unless the page calls `close` or the response is not a `200`.
+///
 /// ```
 /// use filoplume::prelude::*;
 /// use filoplume::sse::{Event, Hub, LastEventId};
@@ -40,6 +43,7 @@ use crate::observe::Samples;
 /// let feed = client.get("/feed").header("last-event-id", "0").send();
 /// assert!(feed.text().ends_with("data: first\n\n"));
 /// ```
+#[doc(alias("broadcast"))]
 #[derive(Clone)]
 pub struct Hub {
     broadcast: Broadcast<pushed::Sender>,

@@ -120,9 +120,9 @@ impl<'a> Field<'a> {
     ///
     /// # Errors
     ///
-    /// If the file exists or cannot be written, or if the form is malformed or too long. `?`
-    /// distinguishes these: errors of the client get their own status, others, such as a full disk,
-    /// are a `500`.
+    /// If the file exists (`io::ErrorKind::AlreadyExists`) or cannot be written, or if the form is
+    /// malformed or too long. `?` distinguishes these: errors of the client get their own status,
+    /// others, such as a full disk or a file that exists, are a `500`.
     pub fn save_to(mut self, path: impl AsRef<Path>) -> io::Result<u64> {
         let path = path.as_ref();
         let mut file = File::create_new(path).map_err(|error| at(path, "create", &error))?;
