@@ -58,6 +58,7 @@ impl App {
     /// # Errors
     ///
     /// If the app has mistakes (see [`build`](Self::build)), or the address cannot be bound.
+    #[doc(alias("serve", "run", "bind", "graceful_shutdown"))]
     pub fn listen(self, address: impl IntoAddress) -> Result<()> {
         let listen = self.begin_listen();
         self.listen_on(listen.http(address))

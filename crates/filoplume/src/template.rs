@@ -182,6 +182,7 @@ impl Templates {
     ///
     /// If the template does not exist, is not escaped for HTML, or fails. The error is a `500`
     /// whose details are only logged.
+    #[doc(alias("render_template"))]
     pub fn render(&self, name: &str, context: impl Serialize) -> Result<Html<String>> {
         if !matches!(escape(name), AutoEscape::Html) {
             return Err(Error::internal(format!(

@@ -53,6 +53,7 @@ use super::takes::Takes;
     note = "others are `Request`, `String`, `Headers`, `Method`, `ClientAddr`, `Peer` and \
             `Target`; all are owned: `Request` and `String`, not `&Request` and `&str`"
 )]
+#[doc(alias("FromRequestParts", "Depends", "RequestGuard"))]
 pub trait FromRequest: Sized {
     /// What it takes from the request. Two parameters of one handler cannot both take the content:
     /// such a handler does not compile.

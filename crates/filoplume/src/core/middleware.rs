@@ -46,6 +46,7 @@ use super::response::{IntoResponse, respond};
     note = "middleware must be `Send + Sync`, because threads share what it captures: use an `Arc` \
             rather than an `Rc`, and a pool rather than a connection"
 )]
+#[doc(alias("Layer", "Transform", "Fairing", "from_fn"))]
 pub trait Middleware: Send + Sync + 'static {
     /// Answers the request, usually by calling [`next.run(request)`](Next::run).
     ///
@@ -200,6 +201,7 @@ impl<M: Middleware> NamedMiddleware for M {
 ///     .assert_status(404)
 ///     .assert_header("x-greeting", "hello");
 /// ```
+#[doc(alias("call_next"))]
 #[derive(Debug)]
 pub struct Next<'a> {
     pub(crate) layers: Layers<'a>,

@@ -70,6 +70,7 @@ use crate::semantics::conditional::RequestConditions;
     note = "an error type of your own sets its status with `impl IntoResponse`; handlers are not \
             `async`; they may block"
 )]
+#[doc(alias("Responder", "make_response"))]
 pub trait IntoResponse {
     /// Whether the type sets its own status when it is the error of a `Result`. Text, bytes and
     /// other plain contents do not: they would be answered with `200`. A handler that returns a

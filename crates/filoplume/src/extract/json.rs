@@ -51,6 +51,7 @@ use crate::semantics::media_type::essence;
 /// It rejects requests without a JSON `Content-Type` with `415`, content that is not JSON with
 /// `400`, and JSON that does not match `T` with `422` and the field. It also rejects content as
 /// [`Bytes`] does.
+#[doc(alias("jsonify", "body_parser"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a response does nothing until it is returned"]
 pub struct Json<T>(pub T);

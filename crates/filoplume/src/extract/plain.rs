@@ -134,6 +134,7 @@ impl FromRequest for RawQuery {
 ///     });
 /// app.test().get("/").send().assert_text("hello ada");
 /// ```
+#[doc(alias("locals", "g"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extension<T>(pub T);
 

@@ -48,6 +48,7 @@ use crate::core::options::RouteOptions;
 /// It rejects a query that cannot be decoded or does not match `T` with `400` and the field. The
 /// status is not `422`, because the query is a part of the target and not content (RFC 9110,
 /// 15.5.21).
+#[doc(alias("args", "search_params"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 

@@ -31,6 +31,7 @@ use crate::core::states::Shared;
 /// client.get("/").send().assert_text("visit 1");
 /// client.get("/").send().assert_text("visit 2");
 /// ```
+#[doc(alias("Data"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<T>(pub T);
 

@@ -48,6 +48,7 @@ const FIELDS_MAX: usize = 100;
 ///
 /// It rejects what the other extractor rejects, and invalid values with `422` and the invalid
 /// fields. The rules are derived by the crate `garde`, which must be a dependency of the app.
+#[doc(alias("Validated"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Valid<E>(pub E);
 

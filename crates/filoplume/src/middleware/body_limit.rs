@@ -31,6 +31,7 @@ use crate::core::options::RouteOptions;
 /// client.post("/notes").body("x".repeat(101)).send().assert_status(413);
 /// client.post("/photos").body("x".repeat(101)).send().assert_text("101");
 /// ```
+#[doc(alias("DefaultBodyLimit", "MAX_CONTENT_LENGTH"))]
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimit {
     bytes_max: u64,

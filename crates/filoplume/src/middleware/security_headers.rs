@@ -67,6 +67,7 @@ const NONCE_BYTES: usize = 16;
 ///         .starts_with("default-src 'self'; script-src 'nonce-")
 /// );
 /// ```
+#[doc(alias("helmet"))]
 #[derive(Clone, Debug)]
 pub struct SecurityHeaders {
     /// The headers to send, made from the other fields. `{nonce}` is not replaced yet.

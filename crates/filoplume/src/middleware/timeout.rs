@@ -45,6 +45,7 @@ use crate::extract::{Extension, ExtensionRejection};
 /// The time starts when the request reaches this middleware. Time that the request waited before,
 /// in the server's queue or at a proxy, is counted only if [`already_spent`](Self::already_spent)
 /// returns it. If there are two budgets, the one that ends first counts.
+#[doc(alias("TimeoutLayer"))]
 pub struct TimeoutBudget {
     duration: Duration,
     status: StatusCode,

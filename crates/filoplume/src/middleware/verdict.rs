@@ -80,6 +80,7 @@ impl<V: Verdict, E: Into<Error>> Verdict for Result<V, E> {
 ///
 /// For tokens and configured passwords. Store passwords of users as hashes made for that, such as
 /// Argon2; crates for these compare in constant time themselves.
+#[doc(alias("constant_time_eq", "compare_digest", "timingSafeEqual"))]
 pub fn secrets_match(given: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
     let (given, secret) = (given.as_ref(), secret.as_ref());
     let mut is_same = given.len().ct_eq(&secret.len());

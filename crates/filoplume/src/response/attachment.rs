@@ -44,6 +44,7 @@ use crate::semantics::content_disposition::attachment;
 /// With the feature `static-files` the content type is [guessed](Self::content_type) from the
 /// extension of the name. `X-Content-Type-Options: nosniff` tells browsers not to guess it from the
 /// content.
+#[doc(alias("download", "Content-Disposition"))]
 #[derive(Clone, Debug)]
 #[must_use = "a response does nothing until a handler returns it"]
 pub struct Attachment<T> {

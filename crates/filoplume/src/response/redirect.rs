@@ -29,6 +29,7 @@ use crate::semantics::uri::encoded;
 /// let app = App::new().get("/", || Redirect::to("/café menu?day=%C3%A4"));
 /// app.test().get("/").send().assert_header("location", "/caf%C3%A9%20menu?day=%C3%A4");
 /// ```
+#[doc(alias("url_for"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a response does nothing until it is returned"]
 pub struct Redirect {

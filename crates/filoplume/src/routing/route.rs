@@ -235,6 +235,7 @@ impl Route {
     /// client.post("/login").send().assert_status(200);
     /// client.post("/login").send().assert_status(429);
     /// ```
+    #[doc(alias("layer", "use", "wrap", "route_layer"))]
     pub fn with(mut self, middleware: impl Middleware) -> Self {
         self.layers.push(Arc::new(middleware));
         self
@@ -248,6 +249,7 @@ impl Route {
     /// let app = App::new().route("/note", post(|text: String| text).content_bytes_max(10));
     /// app.test().post("/note").body("more than ten").send().assert_status(413);
     /// ```
+    #[doc(alias("DefaultBodyLimit", "MAX_CONTENT_LENGTH"))]
     pub fn content_bytes_max(self, bytes: u64) -> Self {
         self.adjust(move |options| {
             options.content_bytes_max(bytes);

@@ -84,6 +84,7 @@ use crate::routing::routes::{RouteInfo, Routes};
 /// without a handler is a `405` with `Allow`; fallbacks do not answer it. A handler for
 /// [any](crate::routing::any) method answers the methods that have no other handler, including
 /// unknown ones. `CONNECT` is a `501`, because it asks for a tunnel to another host.
+#[doc(alias("Blueprint", "Scope", "APIRouter"))]
 #[derive(Default)]
 #[must_use = "a router does nothing until it is nested or merged"]
 pub struct Router {
@@ -282,6 +283,7 @@ impl Router {
     /// client.get("/admin/plan.html").basic("ada", "sesame").send().assert_text("the plan");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("mount", "scope", "prefix"))]
     #[track_caller]
     pub fn nest(mut self, prefix: &str, router: Self) -> Self {
         let written_at = Location::caller();
@@ -403,6 +405,15 @@ impl Router {
     /// client.get("/admin/users").send().assert_status(401);
     /// client.get("/admin/users").basic("ada", "sesame").send().assert_text("all users");
     /// ```
+    #[doc(alias(
+        "layer",
+        "use",
+        "wrap",
+        "before_request",
+        "after_request",
+        "from_fn",
+        "route_layer"
+    ))]
     pub fn with(mut self, middleware: impl Middleware) -> Self {
         self.layers.push(Arc::new(middleware));
         self
@@ -426,6 +437,7 @@ impl Router {
     ///     .test();
     /// client.get("/books").send().assert_text("The Attic");
     /// ```
+    #[doc(alias("with_state", "app_data", "manage", "data"))]
     #[track_caller]
     pub fn state<T: Shared + 'static>(mut self, state: T) -> Self {
         let written_at = Location::caller();

@@ -306,6 +306,7 @@ impl Session {
     /// # Errors
     ///
     /// If the response has already been made, or the generation of the subject cannot be read.
+    #[doc(alias("login_user"))]
     pub fn log_in(&self, subject: impl Into<String>) -> Result<()> {
         let subject = subject.into();
         // Read before the session is locked, because the app may query a database.
@@ -333,6 +334,7 @@ impl Session {
     /// # Errors
     ///
     /// If the response has already been made.
+    #[doc(alias("current_user"))]
     pub fn subject(&self) -> Result<Option<String>> {
         Ok(self.get::<(String, u64)>(SUBJECT)?.map(|(subject, _)| subject))
     }

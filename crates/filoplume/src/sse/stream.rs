@@ -123,6 +123,7 @@ impl EventSender {
 /// let client = App::new().get("/hello", hello).test();
 /// client.get("/hello").send().assert_text("data: hello\n\n");
 /// ```
+#[doc(alias("Sse", "server_sent_events"))]
 #[derive(Debug)]
 #[must_use]
 pub struct EventStream {

@@ -52,6 +52,7 @@ use crate::semantics::file_type;
 /// adds a status, and if the method is another one.
 ///
 /// A short file is sent from memory. A long one is streamed in constant memory.
+#[doc(alias("sendFile", "send_file", "ServeFile", "NamedFile"))]
 #[must_use = "a response does nothing until a handler returns it"]
 pub struct FileResponse {
     stored: Stored,

@@ -83,6 +83,7 @@ use crate::routing::{Router, check_prefix, get};
 /// except for some milliseconds after a change. Servers on several machines have different tags for
 /// the same file: behind a load balancer use [`embedded`](Self::embedded), whose tags are hashes of
 /// the content, or turn off [the tag](Self::etag).
+#[doc(alias("ServeDir", "send_from_directory"))]
 #[must_use = "files are served by an app: `.files(\"/\", files)`"]
 pub struct StaticFiles {
     location: Location,

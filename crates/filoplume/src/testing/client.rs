@@ -56,6 +56,7 @@ impl App {
     /// # Panics
     ///
     /// If the app has mistakes; the message lists them.
+    #[doc(alias("test_client", "oneshot", "supertest"))]
     #[track_caller]
     pub fn test(self) -> TestClient {
         // A console with an address of its own is not there.

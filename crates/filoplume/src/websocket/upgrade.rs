@@ -66,6 +66,7 @@ use crate::semantics::origin::is_origin_of;
 /// that the app [trusts](crate::App::trust_proxies).
 /// Use [`AllowOrigins`](super::AllowOrigins) to accept others. Clients that are not browsers send
 /// no `Origin` and are accepted.
+#[doc(alias("on_upgrade"))]
 #[must_use = "return it from the handler"]
 pub struct WebSocketUpgrade {
     handshake: HandshakeRequest,
@@ -169,6 +170,7 @@ impl WebSocketUpgrade {
     ///
     /// A socket is closed with 1003 or 1007 if a message has another type, and with 1011 if the
     /// closure returns an error or panics.
+    #[doc(alias("on_upgrade"))]
     pub fn on_message<M: FromMessage, R: SocketResult>(
         mut self,
         handle: impl FnMut(&Socket, M) -> R + Send + 'static,

@@ -41,6 +41,7 @@ pub(crate) use self::own_response::{Responder, responder};
 ///     Ok(format!("{count} left"))
 /// }
 /// ```
+#[doc(alias("abort", "errorhandler", "HTTPException", "HttpError", "ErrorResponse"))]
 #[must_use = "an error does nothing until it is returned: `return Err(..)`"]
 pub struct Error {
     inner: Box<Inner>,

@@ -63,6 +63,7 @@ use crate::core::context::Context;
 /// It rejects content of another type with `415`, and a type without a boundary with `400`. Other
 /// errors are found while the fields are read: a malformed form is a `400` with the position, and
 /// one that exceeds a limit is a `413`.
+#[doc(alias("multer", "upload"))]
 pub struct Multipart {
     parser: Parser<Body>,
     /// The maximum length that the route accepts.

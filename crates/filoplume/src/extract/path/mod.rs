@@ -55,6 +55,7 @@ use crate::core::options::RouteOptions;
 /// for one capture, or a struct with a field that is not captured. An app with such a type does not
 /// start, and reports the line of the route. A mismatch that cannot be detected at start-up, for
 /// example that of an untagged `enum`, is a `500` and is logged.
+#[doc(alias("params", "view_args"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 

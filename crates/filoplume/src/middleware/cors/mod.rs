@@ -58,6 +58,7 @@ use self::parse::{is_preflight, origin_of, token_list};
 /// `BearerAuth` or `Jwt` would refuse them does not start. Other requests are passed on whatever
 /// their origin, and their responses say who may read them, errors included. Works for an app, a
 /// router or a route.
+#[doc(alias("CorsLayer"))]
 pub struct Cors {
     origins: Origins,
     methods: Names,

@@ -105,6 +105,7 @@ use crate::middleware::{RequestId, TraceContext, TraceId};
 /// The content of an error is added further out, so its length is not known here. The logger does
 /// not see outer middleware, so add it first, or after [`Tracing`](super::Tracing) and
 /// [`RequestIds`](super::RequestIds).
+#[doc(alias("TraceLayer", "morgan", "access_log"))]
 pub struct Logger {
     output: Output,
     writes_query: bool,
