@@ -223,3 +223,38 @@ fn a_pipeline_that_computes_does_not_starve_others() {
     }
     held.end();
 }
+
+#[test]
+fn a_crowd_of_pipelines_shares_the_time_of_a_few() {
+    const CROWD: usize = 40;
+    /// Each takes four times the longest turn of a pipeline.
+    const PIPELINE: usize = 20;
+
+    let held = Held::start();
+    let mut other = held.connect();
+    ask(&mut other, "/first");
+    is_answered(&mut other);
+    let mut crowd: Vec<TcpStream> = (0..CROWD).map(|_| held.connect()).collect();
+    for sender in &mut crowd {
+        ask(sender, "/first");
+        is_answered(sender);
+    }
+    let mut holder = held.connect();
+    ask(&mut holder, "/hold");
+    held.is_held();
+    let pipeline = "GET /compute HTTP/1.1\r\nHost: t\r\n\r\n".repeat(PIPELINE);
+    for sender in &mut crowd {
+        sender.write_all(pipeline.as_bytes()).unwrap();
+    }
+    ask(&mut other, "/other");
+    held.go_on();
+    is_answered(&mut other);
+    // In a crowd of sixteen, which is a batch of events in tests, a turn is at most four of them.
+    // Some have a second one between two batches. Alone, each would have up to sixteen in a turn.
+    let before = held.before_other();
+    assert!(before <= 6 * CROWD, "{before} requests came first");
+    for sender in &mut crowd {
+        (0..PIPELINE).for_each(|_| is_answered(sender));
+    }
+    held.end();
+}

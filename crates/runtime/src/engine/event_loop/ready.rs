@@ -1,6 +1,6 @@
 //! The connections that a loop serves next, in the order in which they became ready.
 
-use super::Readiness;
+use super::{EventLoop, Readiness};
 
 /// A connection to serve.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,14 @@ impl ReadyQueue {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.next == self.batch.len()
+    }
+}
+
+impl EventLoop {
+    /// Returns how many connections share the loop: those of the current batch, including the ones
+    /// that were served, for whom the last of a batch would seem to be alone, and the yielded ones.
+    pub(crate) fn crowd(&self) -> u32 {
+        u32::try_from(self.ready.batch.len() + self.yielded.len()).unwrap_or(u32::MAX)
     }
 }
 

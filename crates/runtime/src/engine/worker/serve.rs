@@ -24,8 +24,18 @@ const ROUNDS_MAX: u32 = 4;
 /// How long a leader answers the requests of one pipeline before it serves its other connections.
 const PIPELINE_TURN: Duration = Duration::from_millis(1);
 
+/// How long the turns of all pipelines of a crowd take together, so that a new request does not
+/// wait longer because there are more of them.
+const CROWD_TURNS: Duration = Duration::from_millis(4);
+
+/// A turn is not shorter in any crowd: sixteen short requests are still answered by one write.
+const PIPELINE_TURN_MIN: Duration = Duration::from_micros(50);
+
 /// The clock is read once for so many requests of a pipeline.
 const REQUESTS_PER_CHECK: u64 = 8;
+
+/// As [`REQUESTS_PER_CHECK`], where turns are shorter because of a crowd.
+const REQUESTS_PER_CHECK_IN_CROWD: u64 = 2;
 
 /// How long a head that has begun, or the first one of a connection, may take while the server
 /// drains. Its request is not accepted yet, and a head normally arrives within a few round trips.
@@ -34,6 +44,11 @@ const DRAIN_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection lingers at most while the server drains. The last bytes of a response
 /// normally arrive within a few round trips.
 const DRAIN_LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Returns how long the turn of a pipeline is while so many connections want to be served.
+fn pipeline_turn(crowd: u32) -> Duration {
+    (CROWD_TURNS / crowd.max(1)).clamp(PIPELINE_TURN_MIN, PIPELINE_TURN)
+}
 
 impl Worker<'_> {
     /// Serves a connection until it has to wait.
@@ -86,12 +101,15 @@ impl Worker<'_> {
     #[inline(never)]
     fn has_had_its_turn(&mut self, turn_ends: &mut Option<Instant>) -> bool {
         let Some(event_loop) = &self.lead else { return false };
-        if event_loop.requests % REQUESTS_PER_CHECK != 0 {
+        let turn = pipeline_turn(event_loop.crowd());
+        let per_check =
+            if turn < PIPELINE_TURN { REQUESTS_PER_CHECK_IN_CROWD } else { REQUESTS_PER_CHECK };
+        if event_loop.requests % per_check != 0 {
             return false;
         }
         self.buffers.clock.refresh();
         let now = self.buffers.clock.now();
-        now >= *turn_ends.get_or_insert(now + PIPELINE_TURN)
+        now >= *turn_ends.get_or_insert(now + turn)
     }
 
     /// Carries out one step. Most requests need none.
