@@ -37,8 +37,8 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// ```
 ///
 /// Broken connections are replaced, once per command. The timeout for each response of the server
-/// is two seconds. A request whose session cannot be read or written because Redis is too slow, or
-/// cannot be reached, is answered with `503`.
+/// is two seconds. A request whose session cannot be read or written because Redis is too slow, is
+/// full, or cannot be reached, is answered with `503`.
 ///
 /// Redis removes sessions when they expire. A session of a visitor expires after an hour, or after
 /// its own lifetime if that is shorter, until a client presents it. From then on it has its whole
@@ -105,12 +105,23 @@ impl RedisStore {
             format!("the session store, Redis at {address}, did not answer within {timeout:?}")
         } else if source.is_io_error() || source.is_unrecoverable_error() {
             format!("the session store, Redis at {address}, is not available")
+        } else if passes(&source) {
+            format!("the session store, Redis at {address}, refuses the command for now")
         } else {
             return source.into();
         };
         Error::unavailable("the sessions are not available at the moment")
             .with_source(Unavailable { message, source })
     }
+}
+
+/// Returns whether Redis cannot serve a command now that it could serve at another time: its memory
+/// or its disk is full, or it is loading, busy with a script, or a replica.
+fn passes(error: &RedisError) -> bool {
+    let passing = ["OOM", "MISCONF", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS"];
+    // A script that cannot write is `ERR` in Redis before 7, followed by the text of the error.
+    let is_full_in_script = || error.detail().is_some_and(|detail| detail.contains("OOM command"));
+    error.code().is_some_and(|code| passing.contains(&code)) || is_full_in_script()
 }
 
 /// Why Redis is not available, without secrets.

@@ -210,6 +210,20 @@ fn broken_connections_to_redis_are_replaced() {
 }
 
 #[test]
+fn a_redis_that_is_full_is_a_503() {
+    let Some(redis) = RedisServer::start() else { return };
+    let client = app(Sessions::new(redis_store(&redis), key())).test();
+    client.put("/color/red").send().assert_status(200);
+    redis.ask("CONFIG SET maxmemory 1");
+    client.get("/color").send().assert_text("Some(\"red\")");
+    // The first one runs a script, and the second one a command.
+    client.put("/color/blue").send().assert_status(503);
+    client.post("/login/ada").send().assert_status(503);
+    redis.ask("CONFIG SET maxmemory 0");
+    client.put("/color/blue").send().assert_status(200);
+}
+
+#[test]
 fn a_redis_that_is_slow_is_a_503_that_names_it_to_the_log_only() {
     let Some(redis) = RedisServer::start() else { return };
     let timeout = Duration::from_millis(700);
