@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Request, Server as Bound};
+use filoplume_runtime::{Request, Server as Bound, ServerConfig};
 use filoplume_tests::{Client, Example, Load, eventually, free_address, one_at_a_time};
 
 /// The number of restarts in a row.
@@ -253,4 +253,30 @@ fn connections_over_unix_sockets_and_behind_proxies_are_handed_over_with_their_a
     server.shutdown_handle().shutdown_within(Duration::ZERO);
     server.wait();
     assert!(!path.exists(), "the last one removes the file");
+}
+
+/// A server that stops shuts its control socket down, unless another process has it by then.
+#[test]
+fn a_server_that_begins_to_stop_while_it_is_taken_over_leaves_a_control_socket_that_works() {
+    let _alone = one_at_a_time();
+    let folder = tempfile::tempdir().unwrap();
+    let (control, address) = (folder.path().join("control.sock"), free_address());
+    let bind = || {
+        let config = ServerConfig::default().lame_duck(Duration::from_secs(30));
+        let builder = Bound::builder().config(config).hot_restart(&control);
+        builder.and_then(|builder| builder.bind(address)?.build()).unwrap()
+    };
+    let serve = |server: &Bound, name| server.spawn(move |_: Request| name).unwrap();
+    let first = bind();
+    serve(&first, "first");
+    let second = bind();
+    first.shutdown_handle().shutdown();
+    serve(&second, "second");
+    first.wait();
+    let third = bind();
+    serve(&third, "third");
+    second.wait();
+    assert_eq!(Client::connect(address).get("/").text(), "third");
+    third.shutdown_handle().shutdown_within(Duration::ZERO);
+    third.wait();
 }

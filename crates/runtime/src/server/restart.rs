@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use socket2::{SockRef, Socket};
 
 use super::passing::{Item, receive, send_connection, send_end, send_socket};
@@ -120,16 +121,57 @@ impl Restart {
         let path = UnixPath::new(self.path);
         let wakes = control.try_clone()?;
         let engine = Arc::clone(engine);
-        let stops = Arc::downgrade(&engine);
+        let offer = Arc::new(Offer::default());
+        let stops = Arc::clone(&offer);
         engine.on_begin_to_stop(move || {
-            // Wakes the thread that accepts. After a handover the socket belongs to others.
-            if stops.upgrade().is_some_and(|engine| !engine.is_handing_over()) {
+            // Wakes the thread that accepts.
+            if stops.end() {
                 let _ = SockRef::from(&wakes).shutdown(std::net::Shutdown::Both);
             }
         });
         spawn(&engine.config.thread_name.clone(), "control", move || {
-            wait_for_successor(&engine, &control, path);
+            wait_for_successor(&engine, &control, path, &offer);
         })
+    }
+}
+
+/// Whether the control socket may be shut down. From the moment at which a new process is offered
+/// it, it belongs to both, and to shut it down would end it for both.
+#[derive(Debug, Default)]
+struct Offer(Mutex<Offered>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Offered {
+    #[default]
+    No,
+    /// To a process that has not failed.
+    Yes,
+    /// It never will be: the server stops.
+    Never,
+}
+
+impl Offer {
+    /// Returns whether a new process may be offered the socket.
+    fn begin(&self) -> bool {
+        let mut offered = self.0.lock();
+        if *offered == Offered::No {
+            *offered = Offered::Yes;
+        }
+        *offered == Offered::Yes
+    }
+
+    /// The new process has failed.
+    fn fail(&self) {
+        *self.0.lock() = Offered::No;
+    }
+
+    /// The server stops. Returns whether the socket may be shut down.
+    fn end(&self) -> bool {
+        let mut offered = self.0.lock();
+        if *offered == Offered::No {
+            *offered = Offered::Never;
+        }
+        *offered == Offered::Never
     }
 }
 
@@ -174,7 +216,7 @@ fn expect(mut stream: impl Read, expected: [u8; 6]) -> io::Result<()> {
 }
 
 /// Accepts processes at the control socket until one has taken over or the server stops.
-fn wait_for_successor(engine: &Arc<Engine>, control: &UnixListener, path: UnixPath) {
+fn wait_for_successor(engine: &Arc<Engine>, control: &UnixListener, path: UnixPath, state: &Offer) {
     loop {
         let stream = match control.accept() {
             Ok((stream, _)) => stream,
@@ -186,6 +228,9 @@ fn wait_for_successor(engine: &Arc<Engine>, control: &UnixListener, path: UnixPa
                 continue;
             }
         };
+        if !state.begin() {
+            return;
+        }
         match offer(engine, &stream, control) {
             Ok(()) => {
                 // The file belongs to the new process.
@@ -195,6 +240,11 @@ fn wait_for_successor(engine: &Arc<Engine>, control: &UnixListener, path: UnixPa
             }
             Err(error) => {
                 tracing::warn!(%error, "a new process failed to take over: this one continues");
+                state.fail();
+                // If it began to stop meanwhile, nobody has shut the socket down.
+                if engine.is_stopping() {
+                    return;
+                }
             }
         }
     }
