@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use filoplume_runtime::{Plan, Request, Response, Service};
-use filoplume_tests::{Ended, Gate, TestServer, site};
+use filoplume_tests::{Ended, Gate, TestServer, reset, site};
 
 fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")
@@ -264,4 +266,38 @@ fn a_response_does_not_wait_for_a_later_request_that_is_known_to_block() {
         assert_eq!(client.response().text(), "GET /pool/gate");
         gate.close();
     }
+}
+
+/// Its calls run on the pool. They are counted, and the first one waits at a gate.
+struct Counted {
+    gate: Gate,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Service for Counted {
+    fn plan(&self, _: &mut Request) -> Plan {
+        Plan::new().on_pool()
+    }
+
+    fn call(&self, request: Request) -> Response {
+        if self.calls.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.gate.pass();
+        }
+        site(request)
+    }
+}
+
+#[test]
+fn the_pipeline_of_a_client_that_has_gone_ends() {
+    let (gate, calls) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let server = TestServer::start(Counted { gate: gate.clone(), calls: Arc::clone(&calls) });
+    let mut client = server.client();
+    client.send(get("/").repeat(300));
+    gate.holds(1);
+    reset(client);
+    gate.open();
+    server.is_left_by_all();
+    let calls = calls.load(Ordering::SeqCst);
+    // The first response is written before the second call, and that fails.
+    assert!(calls <= 3, "{calls} calls");
 }

@@ -1,5 +1,6 @@
 //! One request, from its head to its response.
 
+use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -291,7 +292,10 @@ impl Worker<'_> {
         let ReplyTo { connection, route, .. } = &mut reply_to;
         let route = *route;
         if self.lead.is_none() {
-            self.begin_on_pool(connection, request.as_ref(), route);
+            if let Err(error) = self.begin_on_pool(connection, request.as_ref(), route) {
+                self.give_permit_back();
+                return Break(self.give_up(reply_to.connection, error));
+            }
         }
         let told = match request {
             Some(request) if request.has_rare() => self.begin_rare(connection, request),
@@ -348,22 +352,23 @@ impl Worker<'_> {
         }
     }
 
-    /// Prepares a call on a pool thread.
+    /// Prepares a call on a pool thread. After an error the client has gone: its pipeline must not
+    /// keep the thread for as many calls as it has requests.
     #[inline(never)]
     fn begin_on_pool(
         &mut self,
         connection: &mut Connection,
         request: Option<&Request>,
         route: Route,
-    ) {
+    ) -> io::Result<()> {
         if self.engine.routes.may_block(route) {
-            // Earlier responses must not wait for a handler that blocks. An error occurs again when
-            // this response is written.
-            let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
+            // Earlier responses must not wait for a handler that blocks.
+            connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config)?;
         }
         if let Some(request) = request.filter(|_| self.engine.routes.is_new(route.key)) {
             self.engine.routes.name(route.key, request);
         }
+        Ok(())
     }
 
     /// Records whether the connection's request blocked, for its lease, and refreshes the clock.
