@@ -210,6 +210,39 @@ fn a_stuck_handler_is_on_stderr() {
     assert!(![report, rest].concat().contains("planted"));
 }
 
+/// With a subscriber: the log of the engine is what is looked at.
+#[test]
+fn one_app_that_gives_up_two_handlers() {
+    let _ = tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).try_init();
+    let (begin, begun) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let channels = Mutex::new(begin);
+    let released = Mutex::new(released);
+    let hold = move || {
+        channels.lock().unwrap().send(()).unwrap();
+        let _ = released.lock().unwrap().recv();
+    };
+    let app = App::new()
+        .route("/export/{secret}", get(hold).on_pool())
+        .config(ServerConfig::default().drain_timeout(MS * 20))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let held = [(); 2].map(|()| send(app.local_addr(), "/export/planted"));
+    (0..2).for_each(|_| begun.recv_timeout(DEADLINE).unwrap());
+    app.shutdown_handle().shutdown();
+    app.wait();
+    drop((release, held));
+}
+
+#[test]
+fn the_routes_of_handlers_that_a_shutdown_gives_up_are_in_the_log() {
+    let stderr = stderr_of("one_app_that_gives_up_two_handlers");
+    let line = "giving up the handlers that still run";
+    assert_eq!(stderr.matches(line).count(), 1, "{stderr}");
+    assert!(stderr.contains(r#"handlers="GET /export/{secret}: 2""#), "{stderr}");
+    assert!(!stderr.contains("planted"), "{stderr}");
+}
+
 /// Set for tests that run in a process of their own.
 const APART: &str = "FILOPLUME_TEST_APART";
 

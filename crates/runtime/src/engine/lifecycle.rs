@@ -9,6 +9,8 @@
 //! The loops move from one phase to the next: each includes the end of the current one in the
 //! timeout of its poller.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +24,11 @@ use crate::clock::TIMEOUT_MAX;
 use crate::execution::scheduling::with_normal_policy;
 use crate::metrics::Phase;
 use crate::service::latch::Set;
+use crate::service::monitor::ServerState;
 use crate::service::stopping::Stopping;
+
+/// Maximum number of routes that are named for what still runs.
+const NAMED_MAX: usize = 10;
 
 /// The phase of a server, and how long it may last.
 #[derive(Debug, Default)]
@@ -32,6 +38,8 @@ pub(super) struct Lifecycle {
     /// Whether a phase after `Serving` has begun: responses announce the close.
     is_stopping: AtomicBool,
     is_draining: AtomicBool,
+    /// Whether the drain time has passed before everything was finished.
+    is_late: AtomicBool,
     pub(super) loops_running: AtomicUsize,
     /// Set when the server begins to stop: the server's token and the service's.
     tokens: Vec<Stopping>,
@@ -189,6 +197,30 @@ impl Engine {
         if let Some(token) = self.lifecycle.tokens.first() {
             token.on_stopping(callback).keep();
         }
+    }
+
+    /// Logs the routes whose handlers still run at the end of the drain time, the first time.
+    /// Nothing else says for whom the server has waited.
+    pub(crate) fn give_up(&self) {
+        if self.lifecycle.is_late.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut routes = BTreeMap::<String, usize>::new();
+        for call in ServerState::calls(self) {
+            let route = call.route.unwrap_or_else(|| "without a name".to_owned());
+            *routes.entry(route).or_default() += 1;
+        }
+        if routes.is_empty() {
+            return;
+        }
+        let mut routes: Vec<_> = routes.into_iter().collect();
+        routes.sort_by_key(|&(_, calls)| Reverse(calls));
+        let most = routes.iter().take(NAMED_MAX).map(|(route, calls)| format!("{route}: {calls}"));
+        tracing::warn!(
+            server = self.config.thread_name,
+            handlers = most.collect::<Vec<_>>().join(", "),
+            "the drain deadline has passed: giving up the handlers that still run"
+        );
     }
 
     /// Called when a loop has ended. The last one ends the server.

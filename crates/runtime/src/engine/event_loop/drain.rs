@@ -41,6 +41,7 @@ impl EventLoop {
         let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);
         if is_late {
             self.watched.cancel_all(&self.handle.engine);
+            self.handle.engine.give_up();
             tracing::warn!(
                 server = self.handle.engine.config.thread_name,
                 connections = self.slab.len(),
