@@ -90,6 +90,19 @@ fn what_is_malformed_is_refused() {
     }
 }
 
+/// RFC 7692 section 7.2.3.4: a message may end with a final block. Some senders do that each time.
+#[test]
+fn final_blocks_are_counted_in_each_message() {
+    let of_blocks = |blocks: usize| {
+        let content = [[3, 0].repeat(blocks), vec![0]].concat();
+        masked(0xc2, &content)
+    };
+    let accepted: Vec<u8> = of_blocks(16).repeat(3);
+    assert_eq!(events(server(), &[&accepted]), "binary []\n".repeat(3));
+    let error = refused(ProtocolError::DeflateInvalid);
+    assert_eq!(events(server(), &[&of_blocks(17)]), error);
+}
+
 #[test]
 fn a_bomb_is_stopped_at_the_limit() {
     let mut bomb = Vec::new();
@@ -172,6 +185,18 @@ fn short_messages_and_noise_are_sent_as_they_are() {
     encoder.binary(&noise(1000), &mut output);
     assert_eq!(output.len(), 1004);
     assert_eq!(output[0], 0x82);
+}
+
+#[test]
+fn the_shortest_message_that_is_compressed_has_the_bytes_of_the_option() {
+    let (params, _) = DeflateConfig::default().accept("permessage-deflate").unwrap();
+    let options = DeflateOptions { bytes_min: 50, ..DeflateOptions::default() };
+    let mut encoder = Encoder::new(Role::Server).with_deflate(&params, options);
+    for (length, first) in [(49, 0x81), (50, 0xc1)] {
+        let mut output = Vec::new();
+        encoder.text(&"a".repeat(length), &mut output);
+        assert_eq!(output[0], first, "{length} bytes");
+    }
 }
 
 /// Bytes that cannot be compressed.

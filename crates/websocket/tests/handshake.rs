@@ -4,7 +4,7 @@ use filoplume_websocket::{ClientHandshake, HandshakeError, HandshakeRequest};
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-fn fields() -> Vec<(&'static str, &'static str)> {
+fn fields<'a>() -> Vec<(&'a str, &'a str)> {
     vec![
         ("Host", "example.org"),
         ("Upgrade", "websocket"),
@@ -76,6 +76,26 @@ fn offers_of_several_fields_are_one_list() {
     assert_eq!(request.extensions(), "x, y; z");
     assert_eq!(request.choose_subprotocol(&["z", "c", "a"]), Some("c"));
     assert_eq!(request.choose_subprotocol(&["z"]), None);
+}
+
+#[test]
+fn as_many_subprotocols_as_allowed_are_offered_and_no_more() {
+    for (count, is_accepted) in [(32, true), (33, false)] {
+        let names: Vec<_> = (0..count).map(|n| format!("protocol-{n}")).collect();
+        let list = names.join(", ");
+        let mut fields = fields();
+        fields.push(("Sec-WebSocket-Protocol", &list));
+        match HandshakeRequest::parse("GET", fields) {
+            Ok(request) => {
+                assert!(is_accepted, "{count}");
+                assert_eq!(request.subprotocols().collect::<Vec<_>>(), names);
+            }
+            Err(error) => {
+                assert!(!is_accepted, "{count}");
+                assert_eq!(error, HandshakeError::SubprotocolsInvalid);
+            }
+        }
+    }
 }
 
 #[test]

@@ -141,4 +141,18 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{value:?}");
         }
     }
+
+    #[test]
+    fn as_many_extensions_and_parameters_as_allowed_are_read_and_no_more() {
+        let extensions = |count| parse(&vec!["a"; count].join(",")).map(|found| found.len());
+        assert_eq!(extensions(EXTENSIONS_MAX), Some(EXTENSIONS_MAX));
+        assert_eq!(extensions(EXTENSIONS_MAX + 1), None);
+
+        let params = |count| {
+            let value = format!("a{}", ";b".repeat(count));
+            parse(&value).map(|found| found[0].params.len())
+        };
+        assert_eq!(params(PARAMS_MAX), Some(PARAMS_MAX));
+        assert_eq!(params(PARAMS_MAX + 1), None);
+    }
 }
