@@ -179,3 +179,22 @@ impl Report {
         self.at = Some(Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_about_dropped_spans_keep_their_distance() {
+        let dropped = |rejected| Counts { rejected, ..Counts::default() };
+        let mut report = Report::default();
+        report.write_sometimes(dropped(1));
+        assert_eq!(report.told, dropped(1));
+        report.at = Some(Instant::now() + REPORT_INTERVAL);
+        report.write_sometimes(dropped(2));
+        assert_eq!(report.told, dropped(1), "the last line is too near");
+        report.at = None;
+        report.write_sometimes(dropped(3));
+        assert_eq!(report.told, dropped(3));
+    }
+}

@@ -280,3 +280,59 @@ impl Waiting {
         batch
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn queue(bytes: usize) -> Queue {
+        Queue::new(QueueLimits { spans: 10_000, bytes, delay: MINUTE })
+    }
+
+    fn push(queue: &Queue, bytes: usize) {
+        queue.push(vec![0; bytes].into());
+    }
+
+    #[test]
+    fn a_span_fits_if_the_bytes_are_not_exceeded_with_it() {
+        let queue = queue(10);
+        for (bytes, dropped) in [(6, 0), (5, 1), (4, 1), (1, 2)] {
+            push(&queue, bytes);
+            assert_eq!(queue.counts().dropped_full, dropped, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn no_span_is_accepted_after_the_end() {
+        let queue = queue(10);
+        push(&queue, 1);
+        assert!(!queue.close(Duration::ZERO));
+        push(&queue, 1);
+        assert_eq!(queue.counts().dropped_full, 1);
+        queue.end();
+        assert_eq!(queue.counts().dropped_unsent, 1, "that one would wait for ever");
+    }
+
+    #[test]
+    fn a_second_end_does_not_extend_the_first() {
+        let queue = queue(10);
+        assert!(!queue.close(Duration::ZERO));
+        queue.end();
+        assert!(queue.close(MINUTE));
+        assert_eq!(queue.time_left(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_a_batch_leaves_is_due_after_another_delay() {
+        let queue = queue(1 << 20);
+        for _ in 0..=BATCH_SPANS {
+            push(&queue, 1);
+        }
+        let batch = queue.next_batch(|| ()).unwrap();
+        assert_eq!(batch.len(), BATCH_SPANS);
+        let due = queue.waiting.lock().due.unwrap();
+        assert!(due <= after(MINUTE));
+    }
+}

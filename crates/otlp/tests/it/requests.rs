@@ -63,6 +63,15 @@ fn a_request_continues_the_trace_of_its_caller_down_to_the_spans_of_the_handler(
 }
 
 #[test]
+fn a_request_that_begins_a_trace_has_no_parent_elsewhere() {
+    let (spans, _) = exported(app(Tracing::new()), |client| {
+        client.get("/users/17").send().assert_status(200);
+    });
+    let request = spans.last().unwrap();
+    assert_eq!((&*request.parent_id, request.flags), ("", 0x101));
+}
+
+#[test]
 fn a_trace_that_is_not_sampled_is_not_exported() {
     let (spans, _) = exported(app(Tracing::new().sample_ratio(0.0)), |client| {
         client.get("/users/17").send().assert_status(200);

@@ -115,16 +115,22 @@ fn events_belong_to_the_innermost_span_that_is_exported() {
 
 #[test]
 fn a_span_that_logs_without_end_keeps_a_bounded_number_of_events() {
-    let spans = exported(|| {
-        info_span!("loop").in_scope(|| {
-            for n in 0..10_000 {
-                tracing::info!(n, "{}", "x".repeat(100));
-            }
+    let logging = |events: usize| {
+        let mut spans = exported(|| {
+            info_span!("loop").in_scope(|| {
+                for n in 0..events {
+                    tracing::info!(n, "{}", "x".repeat(100));
+                }
+            });
         });
-    });
-    let kept = spans[0].events.len();
+        let span = spans.remove(0);
+        (span.events.len(), span.dropped_events)
+    };
+    let (kept, dropped) = logging(10_000);
     assert!((100..1000).contains(&kept), "{kept}");
-    assert_eq!(spans[0].dropped_events, 10_000 - kept as u64);
+    assert_eq!(dropped, 10_000 - kept as u64);
+    assert_eq!(logging(kept), (kept, 0));
+    assert_eq!(logging(kept + 1), (kept, 1));
 }
 
 #[test]
