@@ -91,6 +91,18 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
     }
 }
 
+/// It is not known which one another program looks at, in front of this one or behind it.
+#[test]
+fn two_origins_are_none_that_is_accepted() {
+    let app = App::new().websocket("/ws", echo).start("127.0.0.1:0").unwrap();
+    let own = format!("http://{}", app.local_addr());
+    for origins in [[own.as_str(), "https://other.example"], [own.as_str(), own.as_str()]] {
+        let fields = origins.map(|origin| ("Origin", origin));
+        let (_stream, head, _) = handshake(app.local_addr(), "/ws", &fields);
+        assert!(head.starts_with("HTTP/1.1 403 "), "{origins:?}: {head}");
+    }
+}
+
 /// Anyone on the network path can write a page of `http`.
 #[test]
 fn a_page_without_https_opens_no_socket_over_https() {

@@ -9,6 +9,7 @@ mod handshakes;
 #[cfg(feature = "redis")]
 mod joined;
 mod memory;
+mod on_thread;
 mod pace;
 #[cfg(feature = "redis")]
 #[path = "../it/redis_server.rs"]

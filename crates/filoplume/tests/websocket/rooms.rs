@@ -4,7 +4,9 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use filoplume::prelude::*;
-use filoplume::websocket::{Broadcast, CloseCode, Room, Rooms, Socket, WebSocketUpgrade};
+use filoplume::websocket::{
+    Broadcast, CloseCode, CloseReason, Room, Rooms, Socket, WebSocketUpgrade,
+};
 
 use crate::client::{Client, DEADLINE, Received, text};
 
@@ -122,6 +124,51 @@ fn a_room_is_left_when_a_socket_closes_and_ends_with_its_last_member() {
     second.expect(Received::Close(1000, String::new()));
     eventually("the room has ended", || rooms.names().is_empty());
     assert_eq!(rooms.broadcast("one", "nobody"), Broadcast::default());
+}
+
+#[test]
+fn a_socket_that_has_closed_joins_no_room() {
+    let (rooms, room) = (Rooms::new(), Room::new());
+    let in_app = (rooms.clone(), room.clone());
+    let (closed, ends) = mpsc::channel();
+    let app = App::new()
+        .websocket("/ws", move |upgrade: WebSocketUpgrade| {
+            let ((rooms, room), closed) = (in_app.clone(), closed.clone());
+            upgrade.on_close(move |socket: &Socket, _: &CloseReason| {
+                rooms.join("one", socket);
+                room.join(socket);
+                closed.send(()).unwrap();
+            })
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    drop(Client::connect(app.local_addr(), "/ws"));
+    ends.recv_timeout(DEADLINE).unwrap();
+    assert_eq!((rooms.names(), room.len()), (Vec::new(), 0));
+}
+
+#[test]
+fn a_room_that_has_ended_takes_no_later_one_of_its_name_with_it() {
+    let rooms = Rooms::new();
+    let (opened, sockets) = mpsc::channel();
+    let app = App::new()
+        .websocket("/ws", move |upgrade: WebSocketUpgrade| {
+            let opened = opened.clone();
+            upgrade.on_open(move |socket: &Socket| opened.send(socket.clone()).unwrap())
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let _clients = [(); 2].map(|()| Client::connect(app.local_addr(), "/ws"));
+    let [first, second] = [(); 2].map(|()| sockets.recv_timeout(DEADLINE).unwrap());
+    rooms.join("one", &first);
+    let ended = rooms.get("one").unwrap();
+    ended.leave(&first);
+    assert!(rooms.get("one").is_none());
+    rooms.join("one", &second);
+    // Somebody who still has the earlier room comes and goes.
+    ended.join(&first);
+    ended.leave(&first);
+    assert_eq!((rooms.len_of("one"), ended.len()), (1, 0));
 }
 
 #[test]

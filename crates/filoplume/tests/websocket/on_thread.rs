@@ -1,0 +1,96 @@
+//! Sockets on threads of their own: silent peers, slow messages, and who has the last word.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use filoplume::RunningApp;
+use filoplume::prelude::*;
+use filoplume::websocket::{BlockingSocket, CloseCode, WebSocketUpgrade};
+
+use crate::client::{Client, DEADLINE, Received, handshake, text};
+
+/// Sockets at `/ws` echo texts.
+fn echo(configure: impl Fn(WebSocketUpgrade) -> WebSocketUpgrade + Send + Sync + 'static) -> App {
+    App::new().websocket("/ws", move |upgrade: WebSocketUpgrade| {
+        configure(upgrade).on_thread(|socket: &mut BlockingSocket| -> std::io::Result<()> {
+            while let Some(message) = socket.receive()? {
+                socket.send(message.as_text().unwrap_or_default())?;
+            }
+            Ok(())
+        })
+    })
+}
+
+fn start(app: App) -> RunningApp {
+    app.start("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn a_silent_peer_is_pinged_as_often_as_it_answers() {
+    let app = start(echo(|upgrade| {
+        upgrade.ping_interval(Some(Duration::from_millis(20))).pong_timeout(2 * DEADLINE)
+    }));
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    for _ in 0..3 {
+        client.expect(Received::Ping(Vec::new()));
+        client.raw(&[0x8a, 0x80, 0, 0, 0, 0]);
+    }
+    client.text("still here");
+    client.expect_after_pings(&text("still here"));
+}
+
+#[test]
+fn a_message_that_trickles_closes_the_socket() {
+    let app = start(echo(|upgrade| {
+        upgrade
+            .ping_interval(Some(Duration::from_millis(20)))
+            .pong_timeout(2 * DEADLINE)
+            .message_timeout(Duration::from_millis(10))
+    }));
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.raw(&[0x81, 0x85, 0, 0, 0, 0, b'a']);
+    let reason = "a message arrives too slowly".to_owned();
+    client.expect_after_pings(&Received::Close(1008, reason));
+}
+
+/// A peer may take a second close frame for a breach of the protocol.
+#[test]
+fn a_socket_that_closes_says_no_other_goodbye_when_the_server_stops() {
+    let code = || CloseCode::new(4000).unwrap();
+    let app =
+        start(echo(|upgrade| upgrade).websocket("/closes", move |upgrade: WebSocketUpgrade| {
+            upgrade.close_timeout(DEADLINE).on_thread(
+                move |socket: &mut BlockingSocket| -> std::io::Result<()> {
+                    socket.close(code(), "enough")
+                },
+            )
+        }));
+    let address = app.local_addr();
+    let greeted = || {
+        let mut client = Client::connect(address, "/ws");
+        client.text("hello");
+        client.expect(text("hello"));
+        client
+    };
+    // All are told by one thread, one after the other: when both of these know it, the socket that
+    // was opened between them was passed.
+    let mut before = greeted();
+    let (mut stream, _, mut received) = handshake(address, "/closes", &[]);
+    let frame = [&[0x88, 8][..], &4000_u16.to_be_bytes(), b"enough"].concat();
+    while received.len() < frame.len() {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        received.push(byte[0]);
+    }
+    assert_eq!(received, frame);
+    let mut after = greeted();
+    app.shutdown_handle().shutdown();
+    for client in [&mut before, &mut after] {
+        client.expect(Received::Close(1001, "the server shuts down".to_owned()));
+        client.close(1001, "");
+    }
+    stream.write_all(&[0x88, 0x82, 0, 0, 0, 0, 0x0f, 0xa0]).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"");
+}
