@@ -345,3 +345,101 @@ impl fmt::Debug for Pushed {
         f.debug_struct("Pushed").field("options", &self.options).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// An empty chunk would be the last one.
+    #[test]
+    fn nothing_is_no_sign_of_life() {
+        let second = Duration::from_secs(1);
+        let keeps = |interval, bytes: &'static str| {
+            channel().1.keep_alive(interval, bytes).options.keep_alive.is_some()
+        };
+        assert!(keeps(second, "."));
+        assert!(!keeps(second, ""));
+        assert!(!keeps(Duration::ZERO, "."));
+    }
+
+    #[test]
+    fn a_beginning_ends_with_an_empty_piece_and_when_an_endless_body_has_to() {
+        let (_sender, body) = channel();
+        let mut pieces = ["one", "", "two"].into_iter().map(Bytes::from);
+        let mut body = body.begin_with(move || pieces.next());
+        assert_eq!(body.next_of_beginning().unwrap(), Some(Bytes::from("one")));
+        assert_eq!(body.next_of_beginning().unwrap(), None);
+        assert_eq!(body.next_of_beginning().unwrap(), None);
+
+        for is_endless in [true, false] {
+            let (_sender, body) = channel();
+            let mut body = body.begin_with(|| Some(Bytes::from("more")));
+            body.options.is_endless = is_endless;
+            body.mailbox().unwrap().queue.stop(is_endless);
+            assert_eq!(body.next_of_beginning().unwrap().is_none(), is_endless);
+        }
+    }
+
+    #[test]
+    fn those_that_wait_for_the_end_are_told_in_their_order() {
+        let (tell, told) = mpsc::channel();
+        let (_sender, mut body) = channel();
+        for number in 0..3 {
+            let tell = tell.clone();
+            body = body.on_end(move |_| tell.send(number).unwrap());
+        }
+        drop(body);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn only_an_endless_body_is_complete_when_it_is_dropped() {
+        for is_endless in [true, false] {
+            let (tell, told) = mpsc::channel();
+            let (_sender, mut body) = channel();
+            body.options.is_endless = is_endless;
+            drop(body.on_end(move |ended| {
+                tell.send(matches!(ended.outcome, Outcome::Complete)).unwrap();
+            }));
+            assert_eq!(told.try_recv(), Ok(is_endless));
+        }
+    }
+
+    #[test]
+    fn the_last_sender_that_is_dropped_ends_the_body() {
+        let (sender, body) = channel();
+        let queue = &body.mailbox().unwrap().queue;
+        let clone = sender.clone();
+        drop(sender);
+        assert!(queue.check().is_ok());
+        drop(clone);
+        assert!(queue.check().is_err());
+    }
+
+    #[test]
+    fn only_the_thread_that_has_to_return_the_response_never_waits() {
+        let (sender, body) = channel();
+        let _body = body.capacity(4);
+        sender.try_send("full").unwrap();
+        assert_eq!(sender.send("more"), Err(SendError::Full));
+        let timeout = Duration::from_millis(20);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let started = Instant::now();
+                assert_eq!(sender.send_timeout("more", timeout), Err(SendError::Full));
+                assert!(started.elapsed() >= timeout, "it waits for room");
+            });
+        });
+    }
+
+    #[test]
+    fn a_lack_of_room_or_memory_passes() {
+        assert!(SendError::Full.is_temporary() && SendError::OutOfMemory.is_temporary());
+        for lasting in [SendError::Gone, SendError::Stopping, SendError::Ended] {
+            assert!(!lasting.is_temporary(), "{lasting}");
+        }
+    }
+}

@@ -141,3 +141,21 @@ pub(super) fn run(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_that_fill_the_buffer_are_one_piece() {
+        let (sender, _body) = super::super::channel();
+        let mut out = StreamWriter { sender, buffer: Vec::new(), thread: None };
+        out.write_all(&[0; BUFFER_BYTES / 2]).unwrap();
+        assert_eq!(out.sender.waiting(), 0);
+        out.write_all(&[0; BUFFER_BYTES / 2]).unwrap();
+        assert_eq!((out.sender.waiting(), out.buffer.len()), (BUFFER_BYTES, 0));
+        out.write_all(&[0; BUFFER_BYTES - 1]).unwrap();
+        out.write_all(&[0; 2]).unwrap();
+        assert_eq!((out.sender.waiting(), out.buffer.len()), (2 * BUFFER_BYTES - 1, 2));
+    }
+}
