@@ -131,6 +131,16 @@ mod tests {
     const NO_RAMP: Duration = Duration::ZERO;
 
     #[test]
+    fn what_is_skipped_frees_no_time_that_was_taken() {
+        let mut pace = Pace::new(Some(1.0), 0, 1);
+        assert_eq!([0, 0, 0].map(|now| pace.take(now)), [0, SECOND, 2 * SECOND]);
+        pace.skip_to(0);
+        assert_eq!(pace.take(0), 3 * SECOND);
+        pace.skip_to(10 * SECOND);
+        assert_eq!(pace.take(0), 11 * SECOND);
+    }
+
+    #[test]
     fn a_constant_rate_is_even() {
         let schedule = Schedule::new(20_000.0, NO_RAMP);
         assert_eq!(

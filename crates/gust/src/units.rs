@@ -162,6 +162,11 @@ mod tests {
             ["", "k", "1.5", "-1", "inf", "1e3"].into_iter().all(|bad| parse_count(bad).is_err())
         );
         assert_eq!(parse_rate("20k"), Ok(20_000.0));
+        // A float has every whole number up to here.
+        assert_eq!(parse_count("9000000000000000"), Ok(9_000_000_000_000_000));
+        assert!(parse_count("9000000000000001").is_err());
+        assert_eq!(parse_rate("1000M"), Ok(1e9));
+        assert!(parse_rate("1001M").is_err());
         assert_eq!(parse_rate("0.5/s"), Ok(0.5));
         assert!(["0", "NaN", "-5", "2000000k"].into_iter().all(|bad| parse_rate(bad).is_err()));
         assert_eq!(parse_share("5%"), Ok(0.05));
