@@ -105,6 +105,30 @@ fn few_handlers_compute_at_a_time_and_all_are_answered() {
     assert_eq!(counted.server.metrics().overloaded, 0);
 }
 
+/// As with a route that parses short contents, until somebody sends long ones.
+#[test]
+fn a_quick_route_that_begins_to_compute_does_not_get_a_thread_for_each_request() {
+    let _alone = one_at_a_time();
+    let counts = Arc::new(Counts::default());
+    let of_calls = Arc::clone(&counts);
+    let config = ServerConfig::default().queue_timeout(MS * 60_000);
+    let server = TestServer::with(config, move |request: Request| {
+        if of_calls.is_changed.load(Ordering::SeqCst) {
+            of_calls.runs(|| compute(MS * 30));
+        }
+        site(request)
+    });
+    let mut client = server.client();
+    (0..500).for_each(|_| _ = client.get("/parses"));
+    counts.is_changed.store(true, Ordering::SeqCst);
+    let load = Load::start(server.address(), CLIENTS, "/parses");
+    load.each_reaches(2);
+    load.stop();
+    // Some were caught on their loops before the route left these.
+    let most = counts.most.load(Ordering::SeqCst);
+    assert!(most <= 2 * computing_max(), "{most} of {CLIENTS} computed at a time");
+}
+
 /// The first ones are not known to compute before they have returned, which takes a minute if all
 /// of them run at the same time.
 #[test]

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::task::Task;
 use crate::budget::seats::Ready;
 use crate::execution::key::ExecutionKey;
 use crate::execution::looks::{Candidate, Looks, OLD, OLD_IF_UNKNOWN, Share};
-use crate::execution::policy::CallTimes;
+use crate::execution::policy::{CallTimes, OnLoop};
 use crate::execution::probe;
 
 impl Engine {
@@ -21,11 +21,25 @@ impl Engine {
         }
     }
 
-    /// Records that a call was caught on this thread. If it is the first one of its route, nothing
-    /// else is known of the route.
+    /// Records that a call on this thread was caught after it had run for `held`. If it computes,
+    /// and is the first one of its route or the one for which the route leaves the loops, then those
+    /// that come now probably compute as well. However short the calls before were, all of these
+    /// would get a thread at once otherwise.
     #[cold]
-    pub(crate) fn caught_first(&self, key: ExecutionKey, thread: u32) {
-        if self.routes.computes(key).is_none() && probe::is_at_work(thread) == Some(true) {
+    pub(crate) fn caught(
+        &self,
+        key: ExecutionKey,
+        on_loop: &mut OnLoop,
+        thread: u32,
+        held: Duration,
+    ) {
+        let is_first = self.routes.computes(key).is_none();
+        let is_at_work = probe::is_at_work(thread) == Some(true);
+        let leaves = self.routes.caught(key, on_loop, held);
+        if leaves {
+            self.counters.routes_learned.increment();
+        }
+        if (is_first || leaves) && is_at_work {
             self.routes.set_ready(key, Share::ALL);
             self.seats.presume_computing(key);
         }

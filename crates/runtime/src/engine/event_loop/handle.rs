@@ -311,10 +311,7 @@ impl Watched for LoopHandle {
                 key = key.index(),
                 "a handler did not return in time: its loop changes hands"
             );
-            self.engine.caught_first(key, self.leader());
-            if self.engine.routes.caught(key, event_loop.route_mut(key), held) {
-                self.engine.counters.routes_learned.increment();
-            }
+            self.engine.caught(key, event_loop.route_mut(key), self.leader(), held);
         }
         leader.run(Task::Lead(event_loop));
         is_caught
