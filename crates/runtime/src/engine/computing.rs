@@ -22,9 +22,9 @@ impl Engine {
     }
 
     /// Records that a call on this thread was caught after it had run for `held`. If it computes,
-    /// and is the first one of its route or the one for which the route leaves the loops, then those
-    /// that come now probably compute as well. However short the calls before were, all of these
-    /// would get a thread at once otherwise.
+    /// and is the first one of its route or the one for which the route leaves the loops, then
+    /// those that come now probably compute as well. However short the calls before were, all of
+    /// these would get a thread at once otherwise.
     #[cold]
     pub(crate) fn caught(
         &self,
