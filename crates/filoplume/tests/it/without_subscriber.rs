@@ -239,7 +239,7 @@ fn the_routes_of_handlers_that_a_shutdown_gives_up_are_in_the_log() {
     let stderr = stderr_of("one_app_that_gives_up_two_handlers");
     let line = "giving up the handlers that still run";
     assert_eq!(stderr.matches(line).count(), 1, "{stderr}");
-    assert!(stderr.contains(r#"handlers="GET /export/{secret}: 2""#), "{stderr}");
+    assert!(stderr.contains(r#"handlers=[("GET /export/{secret}", 2)]"#), "{stderr}");
     assert!(!stderr.contains("planted"), "{stderr}");
 }
 

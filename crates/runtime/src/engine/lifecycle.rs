@@ -9,8 +9,6 @@
 //! The loops move from one phase to the next: each includes the end of the current one in the
 //! timeout of its poller.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -205,22 +203,23 @@ impl Engine {
         if self.lifecycle.is_late.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut routes = BTreeMap::<String, usize>::new();
+        // The first ones are named, and have run for longest.
+        let mut routes: Vec<(String, usize)> = Vec::new();
         for call in ServerState::calls(self) {
             let route = call.route.unwrap_or_else(|| "without a name".to_owned());
-            *routes.entry(route).or_default() += 1;
+            if let Some((_, calls)) = routes.iter_mut().find(|(other, _)| *other == route) {
+                *calls += 1;
+            } else if routes.len() < NAMED_MAX {
+                routes.push((route, 1));
+            }
         }
-        if routes.is_empty() {
-            return;
+        if !routes.is_empty() {
+            tracing::warn!(
+                server = self.config.thread_name,
+                handlers = ?routes,
+                "the drain deadline has passed: giving up the handlers that still run"
+            );
         }
-        let mut routes: Vec<_> = routes.into_iter().collect();
-        routes.sort_by_key(|&(_, calls)| Reverse(calls));
-        let most = routes.iter().take(NAMED_MAX).map(|(route, calls)| format!("{route}: {calls}"));
-        tracing::warn!(
-            server = self.config.thread_name,
-            handlers = most.collect::<Vec<_>>().join(", "),
-            "the drain deadline has passed: giving up the handlers that still run"
-        );
     }
 
     /// Called when a loop has ended. The last one ends the server.
