@@ -92,6 +92,7 @@ pub(crate) struct Counters {
     pub(crate) routes_forgotten: Counter,
     pub(crate) upgraded: Counter,
     pub(crate) cancelled: Counter,
+    pub(crate) abandoned: Counter,
     /// Of threads that lead no loop, and of loops that have ended.
     pub(crate) bytes_read: Counter,
     pub(crate) bytes_written: Counter,
@@ -257,6 +258,9 @@ pub struct Metrics {
     /// Requests since the start whose handlers asked to be told when their client has gone, and
     /// were told: see [`Cancel`](crate::Cancel).
     pub cancelled: u64,
+    /// Requests since the start whose handlers did not begin, because their connection had been
+    /// reset while they waited for a thread.
+    pub abandoned: u64,
     /// Bytes read from connections since the start. On a connection with TLS they are those of the
     /// handshake and the content of the records, without their frames. Bytes of the current turns
     /// of the event loops are missing.
@@ -384,6 +388,7 @@ impl Counters {
             routes_forgotten: self.routes_forgotten.get(),
             upgraded: self.upgraded.get(),
             cancelled: self.cancelled.get(),
+            abandoned: self.abandoned.get(),
             #[cfg(feature = "tls")]
             handshakes: self.handshakes.get(),
             #[cfg(feature = "tls")]

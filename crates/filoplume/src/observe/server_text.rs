@@ -149,6 +149,12 @@ const THREADS: &[Family] = &[
         &[("", |of| of.cancelled)],
     ),
     (
+        "filoplume_abandoned_requests",
+        Counter,
+        "Requests whose client had gone before their handler began.",
+        &[("", |of| of.abandoned)],
+    ),
+    (
         "filoplume_memory_bytes",
         Gauge,
         "Bytes that are buffered for all clients.",

@@ -5,7 +5,9 @@
 //! once keeps its connection on the loop, and each answer comes to it as a message.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::budget::account::{Account, Charge};
 use crate::budget::clients::ClientConnection;
@@ -21,6 +23,10 @@ use crate::service::request::Request;
 use crate::service::tcp::AnswerSlot;
 use crate::transport::Peer;
 
+/// How long a request waits at least until its client is looked at before its handler begins. A
+/// client does not leave within this time, and the look is a system call.
+const LOOK_AFTER: Duration = Duration::from_millis(5);
+
 /// A request that waits for its handler.
 pub(crate) struct Call {
     pub(crate) request: Request,
@@ -29,6 +35,8 @@ pub(crate) struct Call {
     pub(crate) permit: Permit,
     /// The share of the memory budget that the request takes while it waits for a seat.
     charge: Charge,
+    /// Since when it waits for a seat or a permit.
+    waits_since: Option<Instant>,
 }
 
 /// Where the answer to a request goes.
@@ -60,7 +68,8 @@ pub(crate) struct Asker {
 impl Call {
     /// A request that has no permit yet.
     pub(crate) fn new(request: Request, answer_to: AnswerTo) -> Self {
-        Self { request, answer_to, permit: Permit::default(), charge: Charge::default() }
+        let (permit, charge) = (Permit::default(), Charge::default());
+        Self { request, answer_to, permit, charge, waits_since: None }
     }
 
     /// Returns its parts. It waits no longer, so it is not charged any more.
@@ -100,8 +109,16 @@ impl Call {
         }
     }
 
-    /// Notes what it lacks, if it is measured.
+    /// Returns why its connection has failed, if it has while it waited.
+    pub(crate) fn failed_while_waiting(&self) -> Option<io::Error> {
+        let AnswerTo::Connection(reply_to) = &self.answer_to else { return None };
+        self.waits_since.filter(|since| since.elapsed() >= LOOK_AFTER)?;
+        reply_to.connection.transport.failure()
+    }
+
+    /// Notes since when it waits, and what it lacks if it is measured.
     pub(crate) fn waits(&mut self, lacks: Lacks) {
+        self.waits_since = Some(Instant::now());
         let AnswerTo::Connection(reply_to) = &mut self.answer_to else { return };
         let ReplyTo { connection, .. } = reply_to;
         let engine = &connection.loop_handle.engine;

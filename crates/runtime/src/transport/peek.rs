@@ -25,6 +25,12 @@ impl Transport {
         }
     }
 
+    /// Returns why the connection has failed, if it has, though unread bytes may come first. The
+    /// system tells it once.
+    pub(crate) fn failure(&self) -> Option<io::Error> {
+        each!(&self.socket, socket => SockRef::from(socket).take_error()).ok().flatten()
+    }
+
     fn peek(&self) -> io::Result<usize> {
         let mut byte = [MaybeUninit::uninit()];
         each!(&self.socket, socket => SockRef::from(socket).peek(&mut byte))

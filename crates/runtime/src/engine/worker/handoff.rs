@@ -32,6 +32,11 @@ impl Worker<'_> {
     #[inline(never)]
     pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
         let mut reply_to = self.prepare_handoff(reply_to)?;
+        if reply_to.connection.has_end {
+            if let Some(failure) = reply_to.connection.transport.failure() {
+                return Break(self.abandon(request, reply_to, failure));
+            }
+        }
         self.measure_queue(&mut reply_to.connection);
         match self.admit(Box::new(Call::new(request, AnswerTo::Connection(reply_to)))) {
             Ok(()) => Break(Outcome::Moved),

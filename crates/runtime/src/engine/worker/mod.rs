@@ -180,14 +180,21 @@ fn without_loop(
 
 /// Runs the handler of a request that has a seat.
 pub(crate) fn answer(call: Call, seat: Seat) {
+    let failure = call.failed_while_waiting();
     let (request, answer_to, permit) = call.into_parts();
-    match answer_to {
-        AnswerTo::Connection(reply_to) => {
+    match (answer_to, failure) {
+        (AnswerTo::Connection(reply_to), Some(failure)) => {
+            drop(permit);
+            follow_reply(reply_to, Some(seat), |worker, reply_to| {
+                worker.abandon(request, reply_to, failure)
+            });
+        }
+        (AnswerTo::Connection(reply_to), None) => {
             follow_reply(reply_to, Some(seat), |worker, reply_to| {
                 worker.answer(request, reply_to, permit)
             });
         }
-        AnswerTo::Guest(asker) => {
+        (AnswerTo::Guest(asker), _) => {
             let engine = Arc::clone(&asker.loop_handle.engine);
             without_loop(engine, Some(seat), |worker| worker.answer_asked(request, asker, permit));
         }

@@ -2,6 +2,7 @@
 //! block like a handler's.
 
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,6 +68,21 @@ impl Worker<'_> {
         let Work::Call(call) = work else { return Outcome::Moved };
         let flow = self.refuse_full(*call, &full);
         self.go_on(flow)
+    }
+
+    /// Drops a request whose handler has not begun, because its connection has failed: nobody can
+    /// receive the response.
+    #[cold]
+    pub(super) fn abandon(
+        &mut self,
+        request: Request,
+        reply_to: ReplyTo,
+        failure: io::Error,
+    ) -> Outcome {
+        self.engine.counters.abandoned.increment();
+        // Gives a content that is still arriving back to the connection.
+        drop(request);
+        self.give_up(reply_to.connection, failure)
     }
 
     fn overloaded(
