@@ -38,7 +38,8 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 ///
 /// Broken connections are replaced, once per command. The timeout for each response of the server
 /// is two seconds. A request whose session cannot be read or written because Redis is too slow, is
-/// full, or cannot be reached, is answered with `503`.
+/// full, or cannot be reached, is answered with `503`. While Redis does not answer at all, one
+/// request at a time waits for it, and all others get their `503` at once.
 ///
 /// Redis removes sessions when they expire. A session of a visitor expires after an hour, or after
 /// its own lifetime if that is shorter, until a client presents it. From then on it has its whole

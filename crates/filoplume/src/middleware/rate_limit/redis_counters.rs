@@ -128,12 +128,11 @@ impl RedisCounters {
         if !self.is_paused() {
             match self.ask(key, bucket) {
                 Ok((is_allowed, ahead_micros)) => {
+                    // Others may have failed at once while this request tried whether it answers.
+                    self.paused_until.lock().take();
                     return Ok(bucket.decision(is_allowed == 1, ahead_micros.saturating_mul(1000)));
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "Redis is not available for the counts of a rate limit");
-                    *self.paused_until.lock() = Some(Instant::now() + PAUSE);
-                }
+                Err(error) => self.pause(&error),
             }
         }
         match self.when_it_fails {
@@ -148,6 +147,14 @@ impl RedisCounters {
 
     fn is_paused(&self) -> bool {
         self.paused_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Does without Redis for a while. Of the requests that fail together, one is logged.
+    fn pause(&self, error: &RedisError) {
+        let until = self.paused_until.lock().replace(Instant::now() + PAUSE);
+        if until.is_none_or(|until| until <= Instant::now()) {
+            tracing::warn!(%error, "Redis is not available for the counts of a rate limit");
+        }
     }
 
     /// Runs the script. It may run twice, and then takes one token too many at worst.

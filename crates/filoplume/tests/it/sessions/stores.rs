@@ -249,6 +249,39 @@ fn a_redis_that_is_slow_is_a_503_that_names_it_to_the_log_only() {
     assert!(because.source().is_some(), "and its own cause");
 }
 
+/// Otherwise each request would keep a thread for the whole timeout.
+#[test]
+fn one_request_at_a_time_waits_for_a_redis_that_hangs() {
+    const THREADS: usize = 8;
+    const LOADS: usize = 10;
+    let Some(redis) = RedisServer::start() else { return };
+    let timeout = Duration::from_millis(700);
+    let store = redis_store(&redis).timeout(timeout);
+    redis.signal("STOP");
+    let waited: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let load = |_: &usize| {
+                        let begun = Instant::now();
+                        assert!(store.load("any").is_err(), "it is stopped");
+                        begun.elapsed() >= timeout
+                    };
+                    (0..LOADS).filter(load).count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
+    });
+    redis.signal("CONT");
+    // The first of each thread, and then those that try one after the other.
+    assert!(waited < THREADS + 2 * LOADS, "{waited} of {} have waited", THREADS * LOADS);
+    let end = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = store.load("any") {
+        assert!(Instant::now() < end, "it answers again: {error}");
+    }
+}
+
 #[test]
 fn a_redis_that_never_answers_is_an_error_after_the_timeout() {
     // It accepts connections and never answers.

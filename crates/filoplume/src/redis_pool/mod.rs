@@ -1,11 +1,16 @@
 //! A pool of connections to a Redis server, for sessions and rate limits, and connections of
 //! their own for others.
 
+mod silence;
+
 use std::fmt;
+use std::io;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Client, Connection, IntoConnectionInfo, RedisResult};
+use redis::{Client, Connection, IntoConnectionInfo, RedisError, RedisResult};
+
+use silence::Silence;
 
 /// The maximum number of idle connections. If more threads use the pool at once, more connections
 /// are opened.
@@ -19,6 +24,7 @@ pub(crate) struct RedisPool {
     client: Client,
     timeout: Duration,
     idle: Mutex<Vec<Connection>>,
+    silence: Silence,
 }
 
 impl RedisPool {
@@ -36,7 +42,7 @@ impl RedisPool {
         });
         let client = client
             .map_err(|error| format!("this is no URL of a Redis server: {}", error.category()))?;
-        Ok(Self { client, timeout, idle: Mutex::default() })
+        Ok(Self { client, timeout, idle: Mutex::default(), silence: Silence::default() })
     }
 
     /// Sets the time-out of connecting and of each response.
@@ -58,12 +64,25 @@ impl RedisPool {
 
     /// Sends a command. If it fails on an idle connection, which the server may have closed, it is
     /// sent again on a new connection. So use it only for commands that can be repeated. Both
-    /// attempts and connecting share one time-out.
+    /// attempts and connecting share one time-out. If the server has let others wait for that long
+    /// and one of them tries again, the error comes at once.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached, is too slow, or returns an error.
     pub(crate) fn ask<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
+        let Some(attempt) = self.silence.begin() else {
+            let message = "it did not answer others before, and one command tries it again";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message).into());
+        };
+        let answer = self.ask_now(ask);
+        if !answer.as_ref().is_err_and(RedisError::is_timeout) {
+            attempt.answered();
+        }
+        answer
+    }
+
+    fn ask_now<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
         let begun = Instant::now();
         let idle = self.idle.lock().pop();
         if let Some(mut connection) = idle {
