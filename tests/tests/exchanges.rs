@@ -86,7 +86,7 @@ impl Service for Lab {
             _ => return Response::from("brief"),
         }
         let _ = self.took.send(started.elapsed());
-        Response::from("done")
+        Response::from(request.queued().as_micros().to_string())
     }
 }
 
@@ -181,8 +181,11 @@ fn the_wait_for_a_thread_is_the_queue() {
     thread::sleep(Duration::from_millis(50));
     let at_least = seen.elapsed();
     observed.gate.open();
-    waiting.response();
+    let told = waiting.response();
     let at_most = sent.elapsed();
+    assert_eq!(holder.response().text(), "0", "it did not wait");
+    let told: u128 = told.text().parse().unwrap();
+    assert!(told >= at_least.as_micros() && told <= at_most.as_micros(), "{told} us");
     let first = observed.next();
     assert!(first.timing.waiting >= at_least, "{:?}", first.timing);
     let second = observed.next();

@@ -109,11 +109,17 @@ impl Call {
         }
     }
 
-    /// Returns why its connection has failed, if it has while it waited.
-    pub(crate) fn failed_while_waiting(&self) -> Option<io::Error> {
-        let AnswerTo::Connection(reply_to) = &self.answer_to else { return None };
-        self.waits_since.filter(|since| since.elapsed() >= LOOK_AFTER)?;
-        reply_to.connection.transport.failure()
+    /// Ends its wait for a seat or a permit. Returns why its connection has failed meanwhile, if it
+    /// has.
+    pub(crate) fn end_wait(&mut self) -> Option<io::Error> {
+        let waited = self.waits_since.take()?.elapsed();
+        self.request.set_queued(waited);
+        match &self.answer_to {
+            AnswerTo::Connection(ReplyTo { connection, .. }) if waited >= LOOK_AFTER => {
+                connection.transport.failure()
+            }
+            _ => None,
+        }
     }
 
     /// Notes since when it waits, and what it lacks if it is measured.

@@ -1,9 +1,11 @@
 //! The request that a handler receives.
 
 mod convert;
+mod times;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use filoplume_http1::{Framing, Headers, RequestHead, Version};
 use http::{Extensions, Method};
@@ -62,6 +64,8 @@ struct Rare {
     stopwatch: Option<Stopwatch>,
     /// The content that arrives while the handler runs.
     stream: Option<Arc<StreamReturn>>,
+    /// How long it waited for a thread or a permit.
+    queued: Duration,
     /// Whose memory the handling takes, if the plan asks for it.
     account: Option<Arc<Account>>,
     extensions: Extensions,
@@ -199,27 +203,6 @@ impl Request {
 
     pub(crate) fn account(&self) -> Option<&Arc<Account>> {
         self.rare.as_ref()?.account.as_ref()
-    }
-
-    #[cold]
-    pub(crate) fn make_timed(&mut self) {
-        self.rare.get_or_insert_default().is_timed = true;
-    }
-
-    pub(crate) fn is_timed(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.is_timed)
-    }
-
-    #[cold]
-    pub(crate) fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
-        self.rare.get_or_insert_default().stopwatch = Some(stopwatch);
-    }
-
-    /// Returns the stopwatch of a request that is measured exactly: its plan was
-    /// [timed](crate::Plan::timed), and its service [measures](crate::Service::measures). `None`
-    /// for others, and before the handler is called.
-    pub fn stopwatch(&self) -> Option<Stopwatch> {
-        self.rare.as_ref()?.stopwatch
     }
 
     #[cold]

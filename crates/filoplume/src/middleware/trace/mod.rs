@@ -43,8 +43,12 @@ use crate::middleware::random_id::random_id;
 /// [only if wanted](Self::record_path): they often contain secrets. The span ends when the handler
 /// has answered; a streamed body is sent after that.
 ///
+/// The span begins when the handler is called. If the request waited for a free thread or a permit
+/// before, `filoplume.queued_us` tells for how many microseconds.
+///
 /// A request that the server refuses with a `503`, because it is overloaded, has a span too. It has
-/// no length.
+/// no length. `filoplume.refusal` is the reason, and `filoplume.refusal.because` names the limit
+/// and what holds it, as the log does.
 ///
 /// The crate `filoplume-otlp` exports the spans. Without a subscriber there are no spans, only the
 /// IDs.
@@ -206,7 +210,9 @@ impl Middleware for Tracing {
         next.extensions_mut().insert(trace.clone());
         let context = next.context();
         let span = span::open(&trace, request, context, self.records_path);
+        let refused = next.refused();
         let mut response = span.in_scope(|| next.run(request));
+        span::record_refusal(&span, refused);
         span::record_response(&span, &response);
         response.extensions_mut().insert(trace);
         response

@@ -1,10 +1,11 @@
 //! The span of a request, with the field names of OpenTelemetry's semantic conventions.
 
 use std::fmt;
+use std::time::Duration;
 
-use filoplume_runtime::{Request, Response, Version};
+use filoplume_runtime::{Refused, Request, Response, Version};
 use tracing::Span;
-use tracing::field::Empty;
+use tracing::field::{Empty, display};
 
 use super::context::TraceContext;
 use crate::core::context::Context;
@@ -49,8 +50,27 @@ pub(super) fn open(
             Version::Http11 => "1.1",
         },
         request_id = context.request_id().map(RequestId::as_str),
+        filoplume.queued_us = queued_us(request.queued()),
+        filoplume.refusal = Empty,
+        filoplume.refusal.because = Empty,
         error.type = Empty,
     )
+}
+
+/// Returns a wait in microseconds. None if there was none.
+fn queued_us(queued: Duration) -> Option<u64> {
+    (!queued.is_zero()).then(|| u64::try_from(queued.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Records why the server refuses a request, and how long it waited before.
+pub(super) fn record_refusal(span: &Span, refused: &Refused<'_>) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("filoplume.refusal", display(refused.reason()));
+    span.record("filoplume.refusal.because", display(refused.because()));
+    let queued = refused.timing().and_then(|timing| queued_us(timing.queue));
+    span.record("filoplume.queued_us", queued);
 }
 
 /// Records what the response tells: its status, and whether the request failed. A response with a

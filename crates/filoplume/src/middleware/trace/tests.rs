@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -251,7 +253,7 @@ fn the_logger_has_the_ids_on_either_side() {
 /// A sink for the lines of a logger.
 struct Lines(Seen);
 
-impl std::io::Write for Lines {
+impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let line = String::from_utf8(bytes.to_vec()).unwrap();
         self.0.0.lock().unwrap().push((line, Fields::new()));
@@ -288,7 +290,58 @@ fn a_refused_request_has_a_span() {
         ("http.response.status_code", "503"),
         ("error.type", "503"),
         ("request_id", "17"),
+        ("filoplume.refusal", "no disk space for the content"),
     ] {
         assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}: {fields:?}");
     }
+    assert!(!fields["filoplume.refusal.because"].is_empty(), "{fields:?}");
+}
+
+/// Gives the events and spans of all threads to one subscriber.
+struct Watched(tracing::Dispatch);
+
+impl Middleware for Watched {
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        Ok(tracing::dispatcher::with_default(&self.0, || next.run(request)))
+    }
+}
+
+#[test]
+fn the_wait_for_a_permit_is_in_the_span() {
+    let seen = Seen::default();
+    let watched = Watched(tracing::Dispatch::new(Registry::default().with(seen.clone())));
+    let permits = filoplume_runtime::Permits::new("seat", 1);
+    let (entered, has_entered) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let handler = move || {
+        let _ = entered.send(());
+        let _ = released.lock().unwrap().recv();
+    };
+    let app = App::new()
+        .route("/", get(handler).uses(&permits))
+        .with(watched)
+        .with(Tracing::new())
+        .start("127.0.0.1:0")
+        .unwrap();
+    let ask = || {
+        let mut stream = std::net::TcpStream::connect(app.local_addr()).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    };
+    let first = ask();
+    has_entered.recv().unwrap();
+    let second = ask();
+    std::thread::sleep(Duration::from_millis(30));
+    release.send(()).unwrap();
+    release.send(()).unwrap();
+    for mut stream in [first, second] {
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    app.shutdown();
+    let seen = seen.0.lock().unwrap();
+    let queued = |at: usize| seen[at].1.get("filoplume.queued_us").map(|us| us.parse::<u64>());
+    assert_eq!(seen.len(), 2);
+    assert_eq!(queued(0), None, "it did not wait");
+    assert!(queued(1).unwrap().unwrap() > 1000, "{seen:?}");
 }

@@ -179,8 +179,8 @@ fn without_loop(
 }
 
 /// Runs the handler of a request that has a seat.
-pub(crate) fn answer(call: Call, seat: Seat) {
-    let failure = call.failed_while_waiting();
+pub(crate) fn answer(mut call: Call, seat: Seat) {
+    let failure = call.end_wait();
     let (request, answer_to, permit) = call.into_parts();
     match (answer_to, failure) {
         (AnswerTo::Connection(reply_to), Some(failure)) => {
