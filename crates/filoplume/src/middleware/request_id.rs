@@ -1,6 +1,6 @@
 //! An ID for each request, to find its lines in several logs.
 
-use filoplume_runtime::{Request, Response, note_request_id, note_request_number};
+use filoplume_runtime::{Incomplete, Request, Response, note_request_id, note_request_number};
 use http::HeaderName;
 
 use crate::core::context::Context;
@@ -36,7 +36,9 @@ use crate::observe::RequestIdHeader;
 /// were. It is not a secret: responses and logs show it, and whoever knows some IDs of a server may
 /// compute others.
 ///
-/// A request that the server refuses with a `503`, because it is overloaded, has an ID too.
+/// A request that the server refuses with a `503`, because it is overloaded, has an ID too. One
+/// that it refuses before it is complete has none, but the log has the ID
+/// [that a proxy has given](Self::trust_incoming), if the head was complete.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
     /// What was given as a name if it is none.
@@ -142,6 +144,14 @@ impl Middleware for RequestIds {
         }
         self.tell_header(name, &mut response);
         response
+    }
+
+    // The response has no ID, but the log has that of a proxy in front.
+    fn incomplete(&self, incomplete: &Incomplete<'_>, context: Context<'_>) {
+        let (Ok(name), Some(request)) = (&self.header, incomplete.request()) else { return };
+        if let Some(incoming) = self.incoming(name, request) {
+            context.asked.request_id.set(incoming);
+        }
     }
 
     fn configure(&self, options: &mut RouteOptions) {

@@ -363,7 +363,7 @@ impl Middleware for Logger {
             bytes: Some(0),
             duration: timing.map(|timing| timing.total()).unwrap_or_default(),
             timing,
-            request_id: None,
+            request_id: context.request_id().map(RequestId::as_str),
             trace_id: None,
             error: Some(&format!("refused: {reason}")),
         });
