@@ -206,6 +206,10 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     const CHECKED: () = T::CHECKED;
 
     fn into_response(self) -> Result<Response> {
+        if T::IS_HEADERS && is_error(self.0) {
+            // Like the status alone: an error is never sent without content by accident.
+            return self.into_error_response();
+        }
         let (status, value) = self;
         check_final(status)?;
         let mut response = value.into_response()?;
@@ -220,8 +224,42 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
         }
         match value.into_error(status) {
             Ok(error) => Err(error),
-            Err(value) => (status, value).into_response(),
+            Err(value) => {
+                let mut response = value.into_response()?;
+                response.set_status(status.as_u16());
+                Ok(response)
+            }
         }
+    }
+}
+
+/// Becomes a response without content. In a pair with an error status it is rendered like an
+/// [`Error`] with these headers.
+impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize> IntoResponse for [(N, V); COUNT] {
+    const SAYS_STATUS: bool = false;
+    const IS_HEADERS: bool = true;
+
+    fn into_response(self) -> Result<Response> {
+        (self, ()).into_response()
+    }
+
+    fn into_error(self, status: StatusCode) -> Result<Error, Self> {
+        (self, ()).into_error(status).map_err(|(headers, ())| headers)
+    }
+}
+
+/// Becomes a response without content. In a pair with an error status it is rendered like an
+/// [`Error`] with these headers.
+impl IntoResponse for Headers {
+    const SAYS_STATUS: bool = false;
+    const IS_HEADERS: bool = true;
+
+    fn into_response(self) -> Result<Response> {
+        (self, ()).into_response()
+    }
+
+    fn into_error(self, status: StatusCode) -> Result<Error, Self> {
+        (self, ()).into_error(status).map_err(|(headers, ())| headers)
     }
 }
 

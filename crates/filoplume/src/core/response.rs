@@ -10,7 +10,8 @@ use crate::semantics::conditional::RequestConditions;
 /// It is implemented for text and bytes, [`Html`](crate::Html), `Json`,
 /// [`Redirect`](crate::Redirect), status codes, files, [readers](crate::response::Reader),
 /// [iterators](crate::response::Pieces), [pushed bodies](crate::pushed), [events](crate::sse),
-/// `()`, pairs of a status or headers with any of these, `Option` (`None` is a `404`) and `Result`.
+/// `()`, headers, pairs of a status or headers with any of these, `Option` (`None` is a `404`) and
+/// `Result`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -66,7 +67,7 @@ use crate::semantics::conditional::RequestConditions;
             `()`, or a struct with `#[derive(Serialize)]`, a list or a number as `Json(value)`",
     note = "around such a value: `Option<value>`, `Result<value>`, `(StatusCode, value)`, headers \
             in an array, `([(\"x-user\", \"ada\")], value)`, or all of them, `(status, headers, \
-            value)`",
+            value)`; without content, `(status, headers)`",
     note = "an error type of your own sets its status with `impl IntoResponse`; handlers are not \
             `async`; they may block"
 )]
@@ -107,6 +108,10 @@ pub trait IntoResponse {
     /// Whether it is the result of a closure that returns nothing.
     #[doc(hidden)]
     const IS_NOTHING: bool = false;
+
+    /// Whether it is headers without content.
+    #[doc(hidden)]
+    const IS_HEADERS: bool = false;
 
     /// Whether the response depends on the conditions and the range of the request, like that of a
     /// [file](crate::FileResponse). A type that wraps another one has the value of the inner type.

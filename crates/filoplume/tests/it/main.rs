@@ -22,6 +22,7 @@ mod presentation;
 mod redirects;
 mod redis_server;
 mod refused;
+mod responses;
 mod revocation;
 mod routing;
 mod security;
