@@ -2,6 +2,7 @@
 
 mod boxed;
 mod causes;
+mod no_error;
 mod own_response;
 mod print;
 mod with;
@@ -15,6 +16,7 @@ use filoplume_runtime::{Headers, IntoStatus, Response, StatusCode};
 
 pub(crate) use self::causes::in_one_line;
 use self::causes::with_causes;
+use self::no_error::NoError;
 pub(crate) use self::own_response::{Responder, responder};
 
 /// A failure: a status, details for the client, and a cause for the log.
@@ -143,16 +145,20 @@ impl Error {
     ///     .assert_status(410)
     ///     .assert_contains("it was here until May");
     /// ```
+    ///
+    /// A status below 300 is a mistake of the program, because it says that nothing went wrong. It
+    /// becomes a `500`, and the log names the line that created the error.
+    #[track_caller]
     pub fn new(status: impl IntoStatus, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            inner: Box::new(Inner {
-                detail: Some(detail.into()),
-                ..Inner::of(status.into_status())
-            }),
+        let status = status.into_status();
+        if let Some(mistake) = NoError::of(status) {
+            return Self::internal(mistake);
         }
+        Self { inner: Box::new(Inner { detail: Some(detail.into()), ..Inner::of(status) }) }
     }
 
-    /// Returns an error with a status and no text.
+    /// Returns an error with a status and no text. A status below 300 becomes a `500`, as with
+    /// [`Error::new`].
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -161,8 +167,13 @@ impl Error {
     ///     App::new().get("/tea", || Err::<(), _>(Error::from_status(StatusCode::IM_A_TEAPOT)));
     /// app.test().get("/tea").send().assert_status(418);
     /// ```
+    #[track_caller]
     pub fn from_status(status: impl IntoStatus) -> Self {
-        Self { inner: Box::new(Inner::of(status.into_status())) }
+        let status = status.into_status();
+        if let Some(mistake) = NoError::of(status) {
+            return Self::internal(mistake);
+        }
+        Self { inner: Box::new(Inner::of(status)) }
     }
 
     /// Returns a `500`. Its text is only logged; the client sees only the status.

@@ -63,3 +63,24 @@ fn an_error_becomes_a_boxed_error() {
     assert!(plain.source().is_none());
     assert!(boxed(Error::not_found("nothing")).unwrap_err().source().is_none());
 }
+
+/// Regression: the client got a `200` with the text of an error.
+#[test]
+fn an_error_with_the_status_of_a_success_is_a_500_that_names_its_line() {
+    for status in [100, 200, 204, 299] {
+        let line = line!() + 1;
+        let both = [Error::new(status, "all is well"), Error::from_status(status)];
+        for error in both {
+            let error = error.with_source(std::io::Error::other("disk on fire"));
+            assert_eq!(error.status(), 500, "{status}");
+            assert_eq!(error.detail(), None, "the text may not be for a failure");
+            let printed = error.to_string();
+            assert!(printed.contains(&format!("the status {status}")), "{printed}");
+            assert!(printed.contains(&format!("tests.rs:{line}:")), "{printed}");
+        }
+    }
+    for status in [300, 303, 304, 400, 599] {
+        assert_eq!(Error::new(status, "no").status(), status);
+        assert_eq!(Error::from_status(status).status(), status);
+    }
+}

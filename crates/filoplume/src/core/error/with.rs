@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 
 use filoplume_runtime::InvalidHeader;
 
+use super::no_error::NoError;
 use super::{Error, FieldError, Result};
 
 impl Error {
@@ -25,7 +26,10 @@ impl Error {
     /// ```
     #[doc(alias = "with_cause")]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.inner.source = Some(source.into());
+        // The mistake of the program is the more important one: without it the 500 is a riddle.
+        if !self.inner.source.as_deref().is_some_and(|source| source.is::<NoError>()) {
+            self.inner.source = Some(source.into());
+        }
         self
     }
 
