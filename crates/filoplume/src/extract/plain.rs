@@ -1,6 +1,6 @@
 //! Extractors that return parts of the request without parsing them.
 
-use std::any::{Any, type_name};
+use std::any::Any;
 use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,6 +11,7 @@ use super::content::check_content;
 use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
+use crate::core::names::type_name_of;
 use crate::core::options::RouteOptions;
 
 /// Extracts the whole request. It must be the last parameter, because nothing is left after it. Its
@@ -195,18 +196,18 @@ fn extension<T: Clone + Send + Sync + 'static>(
 /// ```
 #[derive(Clone, Debug)]
 pub struct ExtensionRejection {
-    type_name: &'static str,
+    type_name: String,
 }
 
 impl ExtensionRejection {
     pub(crate) fn of<T>() -> Self {
-        Self { type_name: type_name::<T>() }
+        Self { type_name: type_name_of::<T>() }
     }
 }
 
 impl fmt::Display for ExtensionRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.type_name;
+        let name = &self.type_name;
         write!(
             f,
             "no middleware of this route added a `{name}` to the request with \

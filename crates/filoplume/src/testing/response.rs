@@ -116,7 +116,7 @@ impl TestResponse {
             Err(error) => {
                 panic!(
                     "the content is not the expected {}: {error}\n{self:?}",
-                    std::any::type_name::<T>()
+                    crate::core::names::type_name_of::<T>()
                 )
             }
         }

@@ -375,7 +375,7 @@ mod tests {
         check::<Page>(
             "/{book}",
             &expect![
-                "`Path<filoplume::extract::probe::captures::tests::Page>` does not fit the \
+                "`Path<filoplume::extract::Page>` does not fit the \
                  pattern: there is no capture for the field `page`: write `{page}` in the pattern, \
                  or make the \
                  field an `Option` or `#[serde(default)]`"
@@ -457,7 +457,7 @@ mod tests {
         check::<Strict>(
             "/{a}/{b}",
             &expect![
-                "`Path<filoplume::extract::probe::captures::tests::Strict>` does not fit the \
+                "`Path<filoplume::extract::Strict>` does not fit the \
                  pattern: \
                  it has no field for the capture `b`: its fields are `a`"
             ],
