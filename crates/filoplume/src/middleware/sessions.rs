@@ -173,8 +173,8 @@ impl Sessions {
         self
     }
 
-    /// Sets when an unused session ends. It may end a sixteenth earlier. With zero, the app does
-    /// not start. Default: 24 hours.
+    /// Sets when an unused session ends, unless it is [remembered](Session::remember). It may end a
+    /// sixteenth earlier. With zero, the app does not start. Default: 24 hours.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.manager).lifetime.idle = timeout;
@@ -188,8 +188,8 @@ impl Sessions {
         self
     }
 
-    /// Makes browsers forget the session when they are closed. Default: they keep it as long as it
-    /// lasts.
+    /// Makes browsers forget the session when they are closed, unless it is
+    /// [remembered](Session::remember). Default: they keep it as long as it lasts.
     #[must_use]
     pub fn until_browser_closes(mut self) -> Self {
         self.is_lasting = false;
@@ -304,9 +304,9 @@ impl Sessions {
         let name = self.cookie_name_if(is_secure).to_owned();
         match outcome {
             CookieAction::Unchanged => None,
-            CookieAction::Set(value, keep_for) => {
+            CookieAction::Set { value, keep_for, is_remembered } => {
                 let mut cookie = self.cookie(name, value);
-                if self.is_lasting {
+                if self.is_lasting || is_remembered {
                     // Zero would make the browser delete it.
                     let seconds = i64::try_from(keep_for.as_secs().max(1)).unwrap_or(i64::MAX);
                     cookie.set_max_age(cookie::time::Duration::seconds(seconds));

@@ -54,7 +54,7 @@ pub(crate) struct LoadedSession {
     pub(crate) record: Record,
     /// The session in the store; `None` if it has not been stored yet.
     stored: Option<Stored>,
-    changes: Changes,
+    pub(super) changes: Changes,
     form_secret: FormSecret,
     /// IDs that become invalid with this request.
     retired: Vec<String>,
@@ -75,7 +75,12 @@ struct Stored {
 pub(crate) enum CookieAction {
     Unchanged,
     /// Set this value, with this lifetime.
-    Set(String, Duration),
+    Set {
+        value: String,
+        keep_for: Duration,
+        /// Whether browsers keep it when they are closed, whatever the app does otherwise.
+        is_remembered: bool,
+    },
     Remove,
 }
 
@@ -282,10 +287,8 @@ impl SessionManager {
             return Ok(CookieAction::Unchanged);
         }
         let content = String::from_utf8(live.record.encode()?)?;
-        Ok(CookieAction::Set(
-            self.key.seal(&self.purpose(CONTENT_PURPOSE), &content),
-            self.keep_for(&live.record, now),
-        ))
+        let value = self.key.seal(&self.purpose(CONTENT_PURPOSE), &content);
+        Ok(self.set_value(value, &live.record, now))
     }
 
     fn save_in_store(
@@ -298,7 +301,7 @@ impl SessionManager {
         let action = match &live.stored {
             Some(stored) if live.is_changed() || is_touched => {
                 let is_kept = self.replace(store, stored, live, now)?;
-                if is_kept && is_touched {
+                if is_kept && (is_touched || live.sets_lifetime()) {
                     self.set_cookie(&stored.key, &stored.token, &live.record, now)
                 } else {
                     CookieAction::Unchanged
@@ -342,7 +345,11 @@ impl SessionManager {
             }
             let Some(newer) = store.load(id)? else { return Ok(false) };
             let Some(decoded) = Record::decode(&newer) else { return Ok(false) };
-            record = Record { touched: decoded.touched.max(record.touched), ..decoded };
+            record = Record {
+                created: decoded.created.max(record.created),
+                touched: decoded.touched.max(record.touched),
+                values: decoded.values,
+            };
             record.apply(&live.changes);
             old = newer;
         }
@@ -350,7 +357,15 @@ impl SessionManager {
     }
 
     fn set_cookie(&self, key: &Key, token: &str, record: &Record, now: u64) -> CookieAction {
-        CookieAction::Set(key.sign(&self.purpose(TOKEN_PURPOSE), token), self.keep_for(record, now))
+        self.set_value(key.sign(&self.purpose(TOKEN_PURPOSE), token), record, now)
+    }
+
+    fn set_value(&self, value: String, record: &Record, now: u64) -> CookieAction {
+        CookieAction::Set {
+            value,
+            keep_for: self.keep_for(record, now),
+            is_remembered: record.remembered_for().is_some(),
+        }
     }
 
     fn keep_for(&self, record: &Record, now: u64) -> Duration {

@@ -11,6 +11,7 @@ mod memory;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+mod remembered;
 mod segments;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -312,6 +313,7 @@ impl Session {
         // Read before the session is locked, because the app may query a database.
         let generation = self.inner.manager.generation(&subject)?;
         let mut live = self.live()?;
+        live.forget_unless(&subject);
         live.renew();
         live.change(SUBJECT.to_owned(), Some(serde_json::to_value((subject, generation))?));
         Ok(())

@@ -19,6 +19,7 @@ const VERSION: u8 = 1;
 /// outlive processes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
+    /// When it began, or when it was [remembered](super::Session::remember).
     pub(crate) created: u64,
     /// When it was last recorded that the session is in use.
     pub(crate) touched: u64,
@@ -49,9 +50,14 @@ impl Record {
         Self { created: now, touched: now, values: Map::new() }
     }
 
-    /// A login has a subject, and nothing else gives a session one.
+    /// A login has a subject, and nothing else gives a session one. An app that does not use
+    /// subjects remembers sessions when somebody logs in.
     pub(crate) fn owner(&self) -> SessionOwner {
-        if self.values.contains_key(SUBJECT) { SessionOwner::User } else { SessionOwner::Visitor }
+        if self.values.contains_key(SUBJECT) || self.remembered_for().is_some() {
+            SessionOwner::User
+        } else {
+            SessionOwner::Visitor
+        }
     }
 
     /// Applies the changes of a request to a record that other requests may have changed.
@@ -70,6 +76,9 @@ impl Record {
             let passed = Duration::from_secs(now.saturating_sub(since));
             whole.checked_sub(passed).filter(|left| !left.is_zero())
         };
+        if let Some(remembered) = self.remembered_for() {
+            return left(self.created, remembered.min(lifetime.absolute));
+        }
         Some(left(self.touched, lifetime.idle)?.min(left(self.created, lifetime.absolute)?))
     }
 

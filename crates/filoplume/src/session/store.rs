@@ -22,7 +22,8 @@ use crate::core::error::Result;
 pub enum SessionOwner {
     /// Anybody: no credentials are needed for such a session.
     Visitor,
-    /// A user who has [logged in](super::Session::log_in).
+    /// A user who has [logged in](super::Session::log_in), or whose session is
+    /// [remembered](super::Session::remember).
     User,
 }
 

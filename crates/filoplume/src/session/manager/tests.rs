@@ -27,7 +27,7 @@ fn begin(manager: &SessionManager) -> String {
     let mut live = manager.load(None, 0).expect("memory does not fail");
     live.change("n".to_owned(), Some(1.into()));
     match manager.save(live, 0).expect("memory does not fail") {
-        CookieAction::Set(value, _) => value,
+        CookieAction::Set { value, .. } => value,
         other => panic!("{other:?}"),
     }
 }
@@ -55,7 +55,7 @@ fn use_extends_a_session_up_to_its_absolute_end() {
             now += 100;
             let live = manager.load(Some(&cookie), now).expect("memory does not fail");
             match manager.save(live, now).expect("memory does not fail") {
-                CookieAction::Set(value, keep_for) => {
+                CookieAction::Set { value, keep_for, .. } => {
                     assert_eq!(keep_for, Duration::from_secs((1000 - now).min(160)));
                     cookie = value;
                 }
@@ -104,10 +104,7 @@ fn a_session_that_one_request_ended_is_not_restored_by_another() {
         manager.save(ends, 1).expect("memory does not fail");
         let kept = store.len();
         slow.change("late".to_owned(), Some(1.into()));
-        assert_eq!(
-            manager.save(slow, 1).expect("memory does not fail"),
-            CookieAction::Unchanged
-        );
+        assert_eq!(manager.save(slow, 1).expect("memory does not fail"), CookieAction::Unchanged);
         assert_eq!(number(&manager, &cookie, "n", 1), None);
         assert_eq!(store.len(), kept);
     }
@@ -117,15 +114,103 @@ fn a_session_that_one_request_ended_is_not_restored_by_another() {
 fn the_id_in_the_store_differs_from_the_one_in_the_browser() {
     let (manager, store) = in_memory();
     let cookie = begin(&manager);
-    let token =
-        manager.key.verify(&manager.purpose(TOKEN_PURPOSE), &cookie).expect("it is signed");
+    let token = manager.key.verify(&manager.purpose(TOKEN_PURPOSE), &cookie).expect("it is signed");
     assert_eq!(store.load(token).expect("memory does not fail"), None);
     assert!(
-        store
-            .load(&manager.key.mac(ID_PURPOSE, token))
-            .expect("memory does not fail")
-            .is_some()
+        store.load(&manager.key.mac(ID_PURPOSE, token)).expect("memory does not fail").is_some()
     );
     // 256 bits in base64.
     assert_eq!(token.len(), 43);
+}
+
+/// Saves the session of a cookie at this time after a change, and returns the cookie from then on,
+/// with the time for which a browser that is closed keeps it.
+fn save_after(
+    manager: &SessionManager,
+    cookie: &str,
+    now: u64,
+    change: impl FnOnce(&mut LoadedSession),
+) -> (String, Option<u64>) {
+    let mut live = manager.load(Some(cookie), now).expect("memory does not fail");
+    change(&mut live);
+    match manager.save(live, now).expect("memory does not fail") {
+        CookieAction::Set { value, keep_for, is_remembered } => {
+            (value, is_remembered.then_some(keep_for.as_secs()))
+        }
+        other => panic!("{other:?} at {now}"),
+    }
+}
+
+#[test]
+fn a_remembered_session_needs_no_use_and_ends_when_it_was_said() {
+    for manager in [manager(Storage::Cookie), in_memory().0] {
+        let cookie = begin(&manager);
+        let remember = |live: &mut LoadedSession| live.remember(Duration::from_secs(900), 150);
+        let (cookie, kept) = save_after(&manager, &cookie, 150, remember);
+        assert_eq!(kept, Some(900), "it counts from the login on");
+        assert_eq!(number(&manager, &cookie, "n", 1049), Some(1), "it is beyond 0 + 1000, too");
+        assert_eq!(number(&manager, &cookie, "n", 1050), None);
+        // Another ID, and a use, change nothing of that.
+        let (cookie, kept) = save_after(&manager, &cookie, 650, LoadedSession::renew);
+        assert_eq!(kept, Some(400));
+        let (cookie, kept) = save_after(&manager, &cookie, 1000, |_| ());
+        assert_eq!(kept, Some(50));
+        assert_eq!(number(&manager, &cookie, "n", 1050), None);
+        // To be remembered for as long again is a change.
+        let extend = |live: &mut LoadedSession| live.remember(Duration::from_secs(900), 1001);
+        let (cookie, kept) = save_after(&manager, &cookie, 1001, extend);
+        assert_eq!(kept, Some(900));
+        assert_eq!(number(&manager, &cookie, "n", 1900), Some(1));
+    }
+}
+
+#[test]
+fn no_session_is_remembered_beyond_the_absolute_timeout() {
+    for mut manager in [manager(Storage::Cookie), in_memory().0] {
+        let cookie = begin(&manager);
+        let remember = |live: &mut LoadedSession| live.remember(Duration::from_secs(900), 1);
+        let (cookie, _) = save_after(&manager, &cookie, 1, remember);
+        // The timeout was made shorter after the login.
+        manager.lifetime.absolute = Duration::from_secs(300);
+        assert_eq!(number(&manager, &cookie, "n", 300), Some(1));
+        assert_eq!(number(&manager, &cookie, "n", 301), None);
+    }
+}
+
+#[test]
+fn a_lifetime_belongs_to_one_login() {
+    fn log_in(live: &mut LoadedSession, subject: &str) {
+        live.forget_unless(subject);
+        live.renew();
+        live.change(SUBJECT.to_owned(), Some(serde_json::json!([subject, 0])));
+    }
+    for manager in [manager(Storage::Cookie), in_memory().0] {
+        let (cookie, kept) = save_after(&manager, &begin(&manager), 1, |live| {
+            // The order does not matter within a request.
+            live.remember(Duration::from_secs(900), 1);
+            log_in(live, "ada");
+        });
+        assert_eq!(kept, Some(900));
+        let (cookie, kept) = save_after(&manager, &cookie, 2, |live| log_in(live, "ada"));
+        assert_eq!(kept, Some(899), "she changed her password");
+        let (other, kept) = save_after(&manager, &cookie, 3, |live| log_in(live, "bob"));
+        assert_eq!(kept, None);
+        assert_eq!(number(&manager, &other, "n", 159), Some(1));
+        assert_eq!(number(&manager, &other, "n", 160), None);
+    }
+}
+
+#[test]
+fn a_session_that_is_cleared_is_remembered_no_longer() {
+    for manager in [manager(Storage::Cookie), in_memory().0] {
+        let remember = |live: &mut LoadedSession| live.remember(Duration::from_secs(900), 1);
+        let (cookie, _) = save_after(&manager, &begin(&manager), 1, remember);
+        let (cookie, kept) = save_after(&manager, &cookie, 500, |live| {
+            live.clear();
+            live.change("n".to_owned(), Some(2.into()));
+        });
+        assert_eq!(kept, None);
+        assert_eq!(number(&manager, &cookie, "n", 501), Some(2));
+        assert_eq!(number(&manager, &cookie, "n", 660), None);
+    }
 }

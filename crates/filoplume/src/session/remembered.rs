@@ -1,0 +1,114 @@
+//! Sessions that outlive the idle timeout and the browser: "stay logged in".
+//!
+//! The lifetime is a value of the session, so every store keeps it, and it is merged, renewed and
+//! removed like the others. A version of this crate that does not know it falls back to the idle
+//! timeout.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::manager::LoadedSession;
+use super::record::Record;
+use super::{SUBJECT, Session, now};
+use crate::core::error::{Error, Result};
+
+/// The name under which a session keeps its lifetime in seconds.
+const REMEMBERED: &str = "filoplume.remembered";
+
+impl Session {
+    /// Keeps this session for `lifetime` from now on, even if it is not used or the browser is
+    /// closed. This is for a box such as "stay logged in". The lifetime replaces the
+    /// [idle timeout](crate::middleware::Sessions::idle_timeout) and
+    /// [`until_browser_closes`](crate::middleware::Sessions::until_browser_closes) for this session
+    /// only. Call it again to extend the session.
+    ///
+    /// The lifetime belongs to the login. [`renew`](Self::renew) keeps it, and so does another
+    /// [`log_in`](Self::log_in) of the same user. It ends with [`clear`](Self::clear) and
+    /// [`destroy`](Self::destroy), and if another user logs in.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::middleware::Sessions;
+    /// use filoplume::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Login {
+    ///     name: String,
+    ///     #[serde(default)]
+    ///     stay: bool,
+    /// }
+    ///
+    /// fn login(session: Session, Form(login): Form<Login>) -> Result<()> {
+    ///     // .. once the password is checked:
+    ///     session.log_in(login.name)?;
+    ///     if login.stay {
+    ///         session.remember(Duration::from_secs(30 * 24 * 60 * 60))?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let sessions = Sessions::in_cookie(Key::generate()).until_browser_closes();
+    /// let client = App::new().post("/login", login).with(sessions).test();
+    /// let short = client.post("/login").form(&[("name", "ada")]).send();
+    /// assert!(!short.header("set-cookie").unwrap().contains("Max-Age"));
+    /// let long = client.post("/login").form(&[("name", "ada"), ("stay", "on")]).send();
+    /// assert!(long.header("set-cookie").unwrap().contains("Max-Age=2592000"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the lifetime is shorter than a second, or longer than the [absolute
+    /// timeout](crate::middleware::Sessions::absolute_timeout), which is 30 days by default; or if
+    /// the response has already been made.
+    #[doc(alias("set_expiry", "permanent", "remember_me"))]
+    pub fn remember(&self, lifetime: Duration) -> Result<()> {
+        let longest = self.inner.manager.lifetime.absolute;
+        if lifetime > longest {
+            return Err(Error::internal(format!(
+                "the session cannot be remembered for {lifetime:?}: sessions end after \
+                 {longest:?}, the `absolute_timeout` of `Sessions`"
+            )));
+        }
+        if lifetime.as_secs() == 0 {
+            return Err(Error::internal(format!(
+                "the session cannot be remembered for {lifetime:?}: that would end it at once"
+            )));
+        }
+        self.live()?.remember(lifetime, now());
+        Ok(())
+    }
+}
+
+impl LoadedSession {
+    pub(super) fn remember(&mut self, lifetime: Duration, now: u64) {
+        let seconds = Value::from(lifetime.as_secs());
+        // The lifetime counts from here, also if the visitor has had the session for long.
+        self.record.created = now;
+        self.record.values.insert(REMEMBERED.to_owned(), seconds.clone());
+        // Recorded even if the number is the same as before, because the session is extended.
+        self.changes.insert(REMEMBERED.to_owned(), Some(seconds));
+    }
+
+    /// Removes the lifetime that an earlier request set, unless the same subject logs in.
+    pub(super) fn forget_unless(&mut self, subject: &str) {
+        let earlier = self.record.values.get(SUBJECT).and_then(|login| login.get(0));
+        let is_same = earlier.and_then(Value::as_str) == Some(subject);
+        if !is_same && !self.sets_lifetime() {
+            self.change(REMEMBERED.to_owned(), None);
+        }
+    }
+
+    /// Returns whether this request sets or removes the lifetime. The cookie changes then, too.
+    pub(super) fn sets_lifetime(&self) -> bool {
+        self.changes.contains_key(REMEMBERED)
+    }
+}
+
+impl Record {
+    /// Returns the lifetime from the creation on, if the session is remembered.
+    pub(super) fn remembered_for(&self) -> Option<Duration> {
+        self.values.get(REMEMBERED).and_then(Value::as_u64).map(Duration::from_secs)
+    }
+}
