@@ -10,6 +10,7 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::plain_words::in_plain_words;
 use super::serde_error::{field_path, shortened};
 use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
@@ -154,7 +155,7 @@ pub enum JsonRejection {
     Data {
         /// The path of the field, such as `items[2].price`; `None` for the whole content.
         field: Option<String>,
-        /// What is wrong with it.
+        /// What is wrong with it. The client gets this text in words that do not name Rust types.
         source: Arc<serde_json::Error>,
     },
 }
@@ -188,10 +189,13 @@ impl fmt::Display for JsonRejection {
             }
             Self::Content(rejection) => rejection.fmt(f),
             Self::Syntax(error) => write!(f, "the content is not JSON: {error}"),
-            Self::Data { field: None, source } => {
-                write!(f, "the content is not as expected: {source}")
+            Self::Data { field, source } => {
+                let words = in_plain_words(&source.to_string(), field.is_some());
+                match field {
+                    None => write!(f, "the content is not as expected: {words}"),
+                    Some(field) => write!(f, "`{field}` is wrong: {words}"),
+                }
             }
-            Self::Data { field: Some(field), source } => write!(f, "`{field}` is wrong: {source}"),
         }
     }
 }
@@ -220,7 +224,7 @@ impl Rejection for JsonRejection {
         let error = Error::new(status, self.to_string());
         match self {
             Self::Data { field: Some(field), source } => {
-                error.with_field(field, source.to_string())
+                error.with_field(field, in_plain_words(&source.to_string(), true))
             }
             _ => error,
         }

@@ -24,6 +24,7 @@ mod observed;
 mod path;
 mod percent;
 mod plain;
+mod plain_words;
 mod probe;
 #[cfg(feature = "form")]
 mod query;

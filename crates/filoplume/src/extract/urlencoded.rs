@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use super::percent::{self, EncodingError};
+use super::plain_words::in_plain_words;
 use super::serde_error::{field_path, shortened};
 
 /// The maximum number of fields. A field can have two bytes of input and takes some hundred bytes
@@ -191,7 +192,8 @@ fn read_once<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
             }
             message => message,
         };
-        FieldsError::Data { field: field_path(error.path(), &message), message: shortened(message) }
+        let field = field_path(error.path(), &message);
+        FieldsError::Data { field, message: shortened(in_plain_words(&message, true)) }
     })
 }
 
@@ -303,7 +305,7 @@ mod tests {
         check_read("name=a&size=&gift=&count=", expect![[r#"a [] None false None"#]]);
         check_read(
             "name=a&size&gift=on",
-            expect!["`size` is wrong: unknown variant ``, expected `small` or `large`"],
+            expect!["`size` is wrong: unknown value ``, expected `small` or `large`"],
         );
         check_read("name=a&size=&size=small", expect!["`size` is wrong: it occurs more than once"]);
         check_read(
@@ -388,14 +390,11 @@ mod tests {
 
     #[test]
     fn errors_name_the_field() {
-        check_read("", expect!["`name` is wrong: missing field `name`"]);
-        check_read(
-            "name=a&count=300",
-            expect!["`count` is wrong: number too large to fit in target type"],
-        );
+        check_read("", expect!["`name` is wrong: it is missing"]);
+        check_read("name=a&count=300", expect!["`count` is wrong: the number is too large"]);
         check_read(
             "name=a&size=huge",
-            expect!["`size` is wrong: unknown variant `huge`, expected `small` or `large`"],
+            expect!["`size` is wrong: unknown value `huge`, expected `small` or `large`"],
         );
         check_read("name=a&count=1&count=2", expect!["`count` is wrong: it occurs more than once"]);
         check_read(

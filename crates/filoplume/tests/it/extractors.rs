@@ -208,8 +208,8 @@ fn what_cannot_be_read_is_rejected_before_its_validation() {
     check(
         &client.get("/query").send(),
         expect![[r#"
-        400 the query cannot be read: `q` is wrong: missing field `q`
-          q: missing field `q`"#]],
+        400 the query cannot be read: `q` is wrong: it is missing
+          q: it is missing"#]],
     );
 }
 

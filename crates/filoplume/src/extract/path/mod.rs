@@ -11,6 +11,7 @@ use serde::de::{self, DeserializeOwned};
 
 use self::deserializer::CapturesDeserializer;
 use super::percent::EncodingError;
+use super::plain_words::in_plain_words;
 use super::probe::captures_mismatch;
 use super::{FromRequest, Rejection};
 use crate::core::captures::Captures;
@@ -187,11 +188,14 @@ impl PathError {
     #[cold]
     fn into_rejection(self, captures: &Captures<'_>) -> PathRejection {
         match self {
-            Self::At(capture, message) => PathRejection::Invalid { capture, message },
+            Self::At(capture, message) => {
+                PathRejection::Invalid { capture, message: in_plain_words(&message, true) }
+            }
             Self::Encoding(capture, error) => PathRejection::Encoding { capture, error },
             Self::Mismatch(message) => PathRejection::Mismatch { message },
             Self::Plain(message) => match captures.iter().next() {
                 Some((name, _)) if captures.len() == 1 => {
+                    let message = in_plain_words(&message, true);
                     PathRejection::Invalid { capture: name.to_owned(), message }
                 }
                 _ => PathRejection::Mismatch { message },

@@ -126,9 +126,7 @@ fn a_rejection_does_not_repeat_all_of_the_input() {
     };
     let form = client.post("/form").header("content-type", "application/x-www-form-urlencoded");
     let value = json("/struct", format!("{{\"n\":\"{long}\"}}"));
-    value
-        .assert_contains("invalid type: string")
-        .assert_contains("expected u8 at line 1 column 200");
+    value.assert_contains("expected a whole number from 0 to 255, and got the text ");
     let answers = [
         value,
         json("/struct", format!("{{\"{long}\":1}}")),
