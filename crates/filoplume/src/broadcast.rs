@@ -274,6 +274,14 @@ impl<S: Subscriber> Turn<'_, S> {
         door.members = self.members.len();
     }
 
+    /// Ends the connections that were let in.
+    pub(crate) fn disconnect(mut self) {
+        for member in self.members.drain(..) {
+            member.disconnect();
+        }
+        self.broadcast.shared.door.lock().members = 0;
+    }
+
     /// Gives the message to those that were let in.
     pub(crate) fn send(mut self, bytes: &Bytes, key: Option<u64>) -> Delivered {
         let slow_clients = self.broadcast.slow_clients;

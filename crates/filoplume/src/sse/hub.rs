@@ -23,8 +23,9 @@ use crate::observe::Samples;
 /// An event is encoded once. Sending never waits for a client: [`SlowClients`] says what happens to
 /// one for which too much waits. Clients that have left are removed.
 ///
-/// The streams end when the last clone of the hub is dropped, after what waits has been sent.
-/// Browsers then connect again, unless the page calls `close` or the response is not a `200`.
+/// The streams end when the last clone of the hub is dropped or the hub is [closed](Self::close),
+/// after what waits has been sent. Browsers then connect again. They stop if the response is not a
+/// `200`, which is so once a hub is closed, or if the page calls `close`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -64,6 +65,7 @@ struct Recent {
     /// Differs in each process, so that an ID of an earlier one is not taken for one of this.
     prefix: u128,
     number: u64,
+    is_closed: bool,
 }
 
 /// The most bytes of a history that are taken at once. A client gets the next ones when it has
@@ -72,7 +74,7 @@ const PIECE_BYTES: usize = 32 * 1024;
 
 impl Recent {
     fn new(prefix: u128) -> Self {
-        Self { events: VecDeque::new(), removed: 0, prefix, number: 0 }
+        Self { events: VecDeque::new(), removed: 0, prefix, number: 0, is_closed: false }
     }
 
     fn next_id(&mut self) -> String {
@@ -150,8 +152,12 @@ impl CatchUp {
             }
         };
         if piece.is_empty() {
-            // With the lock: an event must not fall between both.
-            self.broadcast.subscribe(self.sender.take()?);
+            let sender = self.sender.take()?;
+            // The stream of a closed hub ends with its last sender.
+            if !recent.is_closed {
+                // With the lock: an event must not fall between both.
+                self.broadcast.subscribe(sender);
+            }
             return None;
         }
         drop(recent);
@@ -264,6 +270,9 @@ impl Hub {
         let recent = self.recent.lock();
         let count = last.map_or(recent.count(), |last| recent.count_to(last));
         if count == recent.count() {
+            if recent.is_closed {
+                return stream.over();
+            }
             // With the lock, as above.
             self.broadcast.subscribe(sender);
             return stream;
@@ -275,8 +284,42 @@ impl Hub {
         stream.begin_with(move || missed.next())
     }
 
+    /// Ends the streams of all clients, after what waits for them has been sent. Call this when
+    /// nothing more will happen, such as at the end of a game. Browsers then connect again, get
+    /// the kept events that they have missed, and finally a `204`, after which they stop. Events
+    /// that are sent to a closed hub are ignored.
+    ///
+    /// This is for all clones of the hub. Of [joined](crate::instances) hubs, each instance closes
+    /// its own.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::sse::{Hub, LastEventId};
+    ///
+    /// let hub = Hub::new();
+    /// let app = App::new()
+    ///     .state(hub.clone())
+    ///     .get("/score", |State(hub): State<Hub>, last: LastEventId| hub.subscribe(&last));
+    /// let client = app.test();
+    /// hub.close();
+    /// client.get("/score").send().assert_status(204);
+    /// ```
+    pub fn close(&self) {
+        let mut turn = self.broadcast.turn();
+        {
+            let mut recent = self.recent.lock();
+            recent.is_closed = true;
+            // With the lock: nobody comes in afterwards.
+            turn.let_in();
+        }
+        turn.disconnect();
+    }
+
     /// Sends an event to all clients. Returns what happened to those of this instance.
     pub fn send(&self, event: impl Into<Event>) -> Delivered {
+        if self.recent.lock().is_closed {
+            return Delivered::default();
+        }
         let mut event = event.into();
         if self.replay == 0 {
             self.pass_on(&event);

@@ -48,7 +48,7 @@ pub fn channel() -> (EventSender, EventStream) {
 pub(super) fn channel_with(capacity: usize) -> (pushed::Sender, EventStream) {
     let (sender, body) = pushed::channel();
     let body = body.capacity(capacity).endless();
-    (sender, EventStream { body }.keep_alive(KEEP_ALIVE))
+    (sender, EventStream { body, is_over: false }.keep_alive(KEEP_ALIVE))
 }
 
 /// Sends events to one client, from any thread. Clones send to the same client. The stream ends
@@ -128,17 +128,24 @@ impl EventSender {
 #[must_use]
 pub struct EventStream {
     body: Pushed,
+    /// Whether there is nothing to send, now or later.
+    is_over: bool,
 }
 
 impl EventStream {
     /// Sets after which time of silence the client gets a comment. Zero means never.
     pub fn keep_alive(self, interval: Duration) -> Self {
-        Self { body: self.body.keep_alive(interval, ":\n\n") }
+        Self { body: self.body.keep_alive(interval, ":\n\n"), ..self }
     }
 
     /// Sends what `next` returns before anything else, piece by piece.
     pub(super) fn begin_with(self, next: impl FnMut() -> Option<Bytes> + Send + 'static) -> Self {
-        Self { body: self.body.begin_with(next) }
+        Self { body: self.body.begin_with(next), ..self }
+    }
+
+    /// Makes this a `204`, after which browsers do not connect again.
+    pub(super) fn over(self) -> Self {
+        Self { is_over: true, ..self }
     }
 }
 
@@ -146,6 +153,11 @@ impl IntoResponse for EventStream {
     const SAYS_STATUS: bool = false;
 
     fn into_response(self) -> Result<Response> {
+        if self.is_over {
+            let mut response = Response::new(204);
+            response.headers_mut().insert_static(&NO_STORE);
+            return Ok(response);
+        }
         let mut response = Response::default();
         for field in [&EVENTS, &NO_STORE, &NO_BUFFERING] {
             response.headers_mut().insert_static(field);

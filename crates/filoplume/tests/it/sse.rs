@@ -186,3 +186,34 @@ fn bodies_are_pushed_written_and_iterated() {
     client.get("/written").send().assert_text("1 2 3 ");
     client.get("/pieces").send().assert_text("ab");
 }
+
+#[test]
+fn a_closed_hub_ends_its_streams_and_then_tells_browsers_to_stop() {
+    let hub = Hub::new().replay(3);
+    let client = feed(&hub).test();
+    hub.send(Event::new("a").id("a").unwrap());
+    let (streams, none) = (hub.subscribe(&LastEventId::default()), LastEventId::default());
+    assert_eq!(hub.clients(), 1);
+    hub.clone().close();
+    assert_eq!(hub.clients(), 0, "it is for all clones");
+    hub.send("late");
+    // A stream from before the end has nothing more to send.
+    let before = streams.into_response().unwrap();
+    let ended = App::new().get("/", before_once(before)).test().get("/").send();
+    ended.assert_status(200).assert_text("");
+    // A client that missed something gets that first.
+    let missed = client.get("/feed").header("last-event-id", "?").send();
+    missed.assert_status(200).assert_text("id: a\ndata: a\n\n");
+    let over = client.get("/feed").header("last-event-id", "a").send();
+    over.assert_status(204).assert_text("").assert_no_header("content-type");
+    over.assert_header("cache-control", "no-store");
+    client.get("/feed").send().assert_status(204);
+    assert_eq!(hub.subscribe(&none).into_response().unwrap().status(), 204);
+    assert_eq!(hub.clients(), 0);
+}
+
+/// Returns a handler that returns a response once.
+fn before_once(response: Response) -> impl Fn() -> Result<Response> + Send + Sync + 'static {
+    let response = parking_lot::Mutex::new(Some(response));
+    move || response.lock().take().ok_or_else(|| Error::not_found("it was taken"))
+}
