@@ -158,7 +158,9 @@ impl Pushed {
     /// connections hold at most half of [`threads_max`](crate::ServerConfig::threads_max) together,
     /// and those of one client an eighth. Without a free thread the response is a `503`. While half
     /// of the threads wait for peers, a client that takes nothing for two seconds is cut off. If
-    /// `write` returns an error or panics, the client sees a response that is cut short.
+    /// `write` returns an error or panics, the client sees a response that is cut short. `?`
+    /// converts the errors of many libraries that write into an [`io::Error`]; others need
+    /// `.map_err(io::Error::other)?`.
     ///
     /// On Linux, the code of these bodies and of upgraded connections computes by turns, as many at
     /// a time as keep the processors busy. Code that waits for a client, or for anything else, is
