@@ -419,7 +419,22 @@ mod tests {
         }
         assert_eq!(boundary("multipart/form-data; charset=x; Boundary=\"a b\""), Some("a b"));
         assert_eq!(boundary("multipart/form-data; boundary="), None);
+        for (length, expected) in [(70, true), (71, false)] {
+            let content_type = format!("multipart/form-data; boundary={}", "b".repeat(length));
+            assert_eq!(boundary(&content_type).is_some(), expected, "{length}");
+        }
         assert_eq!(boundary("multipart/form-data"), None);
+    }
+
+    /// Whether the content is in memory already makes no difference.
+    #[test]
+    fn the_first_part_ends_within_what_is_read_of_an_upload() {
+        let head = "--b\r\nContent-Disposition: form-data; name=\"_csrf\"\r\n\r\n";
+        let room = MULTIPART_BYTES_MAX - head.len() - "\r\n--b".len();
+        for (length, expected) in [(room, true), (room + 1, false)] {
+            let form = format!("{head}{}\r\n--b--\r\n", "x".repeat(length));
+            assert_eq!(first_part(form.as_bytes(), "b").is_some(), expected, "{length}");
+        }
     }
 
     #[test]

@@ -197,6 +197,15 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_back_makes_no_login_valid_again() {
+        let generations = MemoryGenerations::new();
+        // As after a day by which the clock was ahead.
+        let ahead = microseconds() + 24 * 3600 * 1_000_000;
+        generations.inner.lock().newest = ahead;
+        assert_eq!([(); 2].map(|()| generations.advance("ada")), [ahead + 1, ahead + 2]);
+    }
+
+    #[test]
     fn a_later_process_starts_with_a_higher_generation() {
         let before = MemoryGenerations::new();
         let last = before.advance("ada");

@@ -279,5 +279,10 @@ mod tests {
         let _ = store.insert("b", &[7; 1000], HOUR).expect_err("it does not fit");
         let _ = store.replace("a", b"1234", &[7; 1000], HOUR).expect_err("it does not fit");
         assert_eq!(ids(&store), ["a"]);
+        let store = store_for(1);
+        begin(&store, "a");
+        assert_eq!(ids(&store), ["a"], "it is just as large");
+        let _ = store.insert("b", b"12345", HOUR).expect_err("it has a byte more");
+        assert_eq!(ids(&store), ["a"]);
     }
 }

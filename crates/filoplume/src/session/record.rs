@@ -138,6 +138,13 @@ mod tests {
     }
 
     #[test]
+    fn no_session_is_kept_for_longer_than_either_of_its_times() {
+        assert_eq!(LIFETIME.longest(), LIFETIME.idle);
+        let short = Lifetime { absolute: Duration::from_secs(10), ..LIFETIME };
+        assert_eq!(short.longest(), short.absolute);
+    }
+
+    #[test]
     fn use_is_recorded_now_and_then() {
         assert!(!record(0, 100).needs_touch(LIFETIME, 109));
         assert!(record(0, 100).needs_touch(LIFETIME, 110));

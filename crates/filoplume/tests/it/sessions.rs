@@ -282,6 +282,17 @@ fn idle_sessions_end() {
     });
 }
 
+/// `Max-Age=0` would make the browser delete the cookie.
+#[test]
+fn a_session_of_less_than_a_second_is_given_to_the_browser() {
+    with_each_storage(|sessions, _| {
+        let client = app(sessions().idle_timeout(Duration::from_millis(500))).test();
+        let set = client.put("/color/red").send();
+        let cookie = set.header("set-cookie").expect("it is set");
+        assert!(cookie.ends_with("; Max-Age=1"), "{cookie}");
+    });
+}
+
 #[test]
 fn a_session_in_a_cookie_has_a_maximum_length() {
     let client = app(Sessions::in_cookie(key())).test();
@@ -319,6 +330,9 @@ fn the_cookie_has_the_safest_attributes() {
     );
     let (name, _) = set(app(sessions().cookie_name("sid").secure(false)));
     assert_eq!(name, "sid");
+    // Browsers accept no `__Host-` with another path.
+    let (name, attributes) = set(app(sessions().path("/color").until_browser_closes()));
+    assert_eq!((&*name, &*attributes), ("session", "HttpOnly; SameSite=Lax; Secure; Path=/color"));
 }
 
 #[test]

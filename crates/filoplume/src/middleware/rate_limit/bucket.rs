@@ -147,6 +147,23 @@ mod tests {
     }
 
     #[test]
+    fn of_two_limits_the_one_that_leaves_less_is_told() {
+        let decision = |retry_after: Option<u64>, remaining, full_after| Decision {
+            retry_after: retry_after.map(Duration::from_secs),
+            remaining,
+            full_after: Duration::from_secs(full_after),
+        };
+        let rows = [
+            (decision(None, 3, 10), decision(None, 5, 20), decision(None, 3, 20)),
+            (decision(None, 5, 20), decision(None, 3, 10), decision(None, 3, 20)),
+            (decision(None, 5, 20), decision(Some(4), 0, 30), decision(Some(4), 0, 30)),
+        ];
+        for (own, shared, expected) in rows {
+            assert_eq!(own.and(shared), expected);
+        }
+    }
+
+    #[test]
     fn extreme_numbers_do_not_overflow() {
         for requests in [1, u32::MAX] {
             for period in [Duration::from_nanos(1), Duration::MAX] {

@@ -164,6 +164,18 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_not_forgotten_before_its_bucket_is_full_again() {
+        // A single shard, in which others begin each generation.
+        let (memory, bucket) = (Memory::new(100), Bucket::new(2, Duration::from_secs(2)));
+        let is_allowed = |key: &[u8], now| memory.take_at(key, &bucket, now).retry_after.is_none();
+        assert!(is_allowed(b"first", 0));
+        assert!(is_allowed(b"greedy", SECOND - 1) && is_allowed(b"greedy", SECOND - 1));
+        assert!(is_allowed(b"second", SECOND) && is_allowed(b"third", 2 * SECOND));
+        assert!(is_allowed(b"greedy", 2 * SECOND), "one of its two tokens is back");
+        assert!(!is_allowed(b"greedy", 2 * SECOND));
+    }
+
+    #[test]
     fn threads_share_a_bucket_exactly() {
         let (memory, bucket) = (Memory::new(1000), Bucket::new(100, Duration::from_secs(60)));
         let allowed: usize = std::thread::scope(|scope| {

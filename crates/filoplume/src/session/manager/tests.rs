@@ -1,4 +1,4 @@
-//! What is kept of sessions, by the clock.
+//! Sessions over time, and of several requests at once.
 
 use super::*;
 use crate::session::MemoryStore;
@@ -213,4 +213,56 @@ fn a_session_that_is_cleared_is_remembered_no_longer() {
         assert_eq!(number(&manager, &cookie, "n", 501), Some(2));
         assert_eq!(number(&manager, &cookie, "n", 660), None);
     }
+}
+
+#[test]
+fn the_later_use_counts_if_two_requests_save_a_session() {
+    let (manager, _) = in_memory();
+    let cookie = begin(&manager);
+    let mut earlier = manager.load(Some(&cookie), 50).expect("memory does not fail");
+    let mut later = manager.load(Some(&cookie), 100).expect("memory does not fail");
+    earlier.change("a".to_owned(), Some(1.into()));
+    later.change("b".to_owned(), Some(2.into()));
+    manager.save(earlier, 50).expect("memory does not fail");
+    manager.save(later, 100).expect("memory does not fail");
+    assert_eq!(number(&manager, &cookie, "a", 259), Some(1));
+    assert_eq!(number(&manager, &cookie, "b", 259), Some(2));
+    assert_eq!(number(&manager, &cookie, "b", 260), None);
+    // The other way round.
+    let cookie = begin(&manager);
+    let mut earlier = manager.load(Some(&cookie), 50).expect("memory does not fail");
+    let later = manager.load(Some(&cookie), 100).expect("memory does not fail");
+    earlier.change("a".to_owned(), Some(1.into()));
+    manager.save(later, 100).expect("memory does not fail");
+    manager.save(earlier, 50).expect("memory does not fail");
+    assert_eq!(number(&manager, &cookie, "a", 259), Some(1));
+}
+
+/// It is the cookie of another session by then, or none.
+#[test]
+fn a_session_that_has_ended_meanwhile_is_not_given_to_the_browser_again() {
+    let (manager, store) = in_memory();
+    let cookie = begin(&manager);
+    let slow = manager.load(Some(&cookie), 100).expect("memory does not fail");
+    let mut ends = manager.load(Some(&cookie), 100).expect("memory does not fail");
+    ends.destroy();
+    assert_eq!(manager.save(ends, 100).expect("memory does not fail"), CookieAction::Remove);
+    // It would have been used for longer.
+    assert_eq!(manager.save(slow, 100).expect("memory does not fail"), CookieAction::Unchanged);
+    assert!(store.is_empty());
+}
+
+#[test]
+fn use_extends_a_session_that_was_signed_with_an_old_key() {
+    let (mut manager, _) = in_memory();
+    let mut cookie = begin(&manager);
+    manager.old_keys.push(std::mem::replace(&mut manager.key, Key::generate()));
+    for now in [100, 200, 300] {
+        let live = manager.load(Some(&cookie), now).expect("memory does not fail");
+        match manager.save(live, now).expect("memory does not fail") {
+            CookieAction::Set { value, .. } => cookie = value,
+            other => panic!("{other:?} at {now}"),
+        }
+    }
+    assert_eq!(number(&manager, &cookie, "n", 300), Some(1));
 }

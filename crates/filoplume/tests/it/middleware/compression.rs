@@ -235,3 +235,26 @@ fn hostile_accept_encoding_lists_are_harmless() {
         assert_eq!(decoded(&response), long(), "{hostile}");
     }
 }
+
+#[test]
+fn content_of_just_the_least_length_is_compressed() {
+    let app = App::new()
+        .get("/bytes/{length}", |Path(length): Path<usize>| "x".repeat(length))
+        .get("/sized/{length}", |Path(length): Path<u64>| {
+            let reader = Reader::sized(io::repeat(b'x').take(length), length);
+            ([("content-type", "text/plain")], reader)
+        })
+        .with(Compression::new().bytes_min(300));
+    let client = app.test();
+    for (path, coding) in [
+        ("/bytes/299", None),
+        ("/bytes/300", Some("gzip")),
+        ("/sized/299", None),
+        ("/sized/300", Some("gzip")),
+    ] {
+        let response = client.get(path).header("accept-encoding", "gzip").send();
+        assert_eq!(response.header("content-encoding"), coding, "{path}");
+        assert_eq!(vary(&response), coding.map(|_| "Accept-Encoding").unwrap_or_default());
+        assert_eq!(decoded(&response).len().to_string(), path[7..]);
+    }
+}

@@ -127,6 +127,19 @@ fn all_extractors_see_decoded_content_or_refuse_it() {
 }
 
 #[test]
+fn content_that_is_not_coded_is_passed_on_with_its_headers() {
+    let client = App::new()
+        .post("/", |request: Request| {
+            let of = |name| request.header(name).unwrap_or_default().to_owned();
+            [of("content-encoding"), of("content-length")].join(" ")
+        })
+        .with(Decompression::new())
+        .test();
+    send(&client, "/", "identity", "hi").assert_text("identity 2");
+    send(&client, "/", "gzip", encoded("gzip", b"hi")).assert_text(" ");
+}
+
+#[test]
 fn codings_in_a_row_are_decoded_from_the_last_to_the_first() {
     let client = client();
     for (header, applied) in [

@@ -227,6 +227,8 @@ fn headers_show_what_is_left_and_when_to_try_again() {
     let wait =
         |refused: &TestResponse| refused.header("retry-after").unwrap().parse::<u64>().unwrap();
     assert!((540..=600).contains(&wait(&refused)), "{refused:?}");
+    let uneven = App::new().get("/", || "hi").with(RateLimit::per(2, Duration::from_secs(3)));
+    uneven.test().get("/").send().assert_header("x-ratelimit-reset", "2");
     let quiet = App::new().get("/", || "hi").with(RateLimit::per(1, HOUR).without_headers()).test();
     assert!(quiet.get("/").send().header("x-ratelimit-limit").is_none());
     let refused = quiet.get("/").send();

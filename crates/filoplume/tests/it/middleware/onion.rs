@@ -221,6 +221,25 @@ fn each_response_has_its_own_nonce_in_page_and_policy() {
     assert!(first.header("referrer-policy").is_none() && first.header("x-frame-options").is_none());
 }
 
+/// A header that is there twice can be worse than none.
+#[test]
+fn security_headers_are_set_and_left_out_by_names_in_any_case() {
+    let app = App::new().get("/", || "page").with(
+        SecurityHeaders::new()
+            .set("X-Frame-Options", "SAMEORIGIN")
+            .set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
+            .without("Referrer-Policy"),
+    );
+    let answer = app.test().get("/").send();
+    for (name, values) in [
+        ("x-frame-options", &["SAMEORIGIN"][..]),
+        ("cross-origin-opener-policy", &["same-origin-allow-popups"]),
+        ("referrer-policy", &[]),
+    ] {
+        assert_eq!(answer.headers_all(name).collect::<Vec<_>>(), values, "{name}");
+    }
+}
+
 #[test]
 fn invalid_settings_are_reported_once_at_start_up() {
     let app = App::new()
