@@ -438,31 +438,13 @@ fn address_of(room: &Arc<RoomInner>) -> usize {
     Arc::as_ptr(room).addr()
 }
 
-#[cfg(all(test, feature = "websocket-deflate"))]
-mod tests {
-    use filoplume_websocket::{DeflateConfig, DeflateOptions};
-
-    use super::Form;
-
-    #[test]
-    fn what_clients_offer_leads_to_three_compressed_forms() {
-        let mut forms = Vec::new();
-        for server_bits in 9..=15 {
-            for client_bits in 8..=15 {
-                let offer = format!(
-                    "permessage-deflate; server_max_window_bits={server_bits}; \
-                     client_max_window_bits={client_bits}"
-                );
-                let (params, _) = DeflateConfig::default().accept(&offer).unwrap();
-                let bits_max = params.server_max_window_bits;
-                let form = Form::deflated(bits_max, DeflateOptions::default());
-                let Form::Deflated(bits, _) = form else { panic!("{offer}: {form:?}") };
-                assert!((9..=bits_max).contains(&bits), "{offer}: {form:?}");
-                if !forms.contains(&form) {
-                    forms.push(form);
-                }
-            }
-        }
-        assert_eq!(forms.len(), 3, "{forms:?}");
+#[cfg(test)]
+impl Outbox {
+    /// As if this socket had been behind for so long.
+    pub(super) fn wait_as_if_for(&self, time: Duration) {
+        self.queue.lock().behind.iter_mut().for_each(|behind| behind.wait_as_if_for(time));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,3 +156,50 @@ impl Behind {
         }
     }
 }
+
+#[cfg(test)]
+impl Behind {
+    pub(super) fn wait_as_if_for(&mut self, time: Duration) {
+        self.since = Instant::now().checked_sub(time).unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filoplume_websocket::Encoder;
+
+    use super::super::outbox::Form;
+    use super::*;
+
+    fn sender(id: u64) -> Arc<Outbox> {
+        Arc::new(Outbox::new(id, None, Form::Plain, Encoder::server(), 1000, None))
+    }
+
+    #[test]
+    fn a_member_that_is_behind_is_waited_for_until_the_patience_is_over() {
+        let (first, second) = (sender(1), sender(2));
+        let mut behind = Behind::new();
+        assert!(behind.has_time());
+        for sender in [&first, &second, &first] {
+            assert!(behind.wait(sender).is_some_and(|left| left <= PATIENCE));
+        }
+        assert_eq!(behind.senders.len(), 2, "each is woken once");
+
+        behind.wait_as_if_for(PATIENCE);
+        assert!(!behind.has_time());
+        assert_eq!(behind.wait(&sender(3)), None);
+        assert_eq!(behind.senders.len(), 2);
+        behind.start_again();
+        assert!(behind.has_time() && behind.wait(&first).is_some());
+    }
+
+    #[test]
+    fn only_a_closure_of_a_socket_is_told_that_a_room_is_crowded() {
+        let room = super::super::room::Room::new().inner;
+        note_crowded(&room);
+        assert!(during(|| {}).is_none(), "a thread of the program was told");
+        let noted = during(|| note_crowded(&room)).and_then(|noted| noted.upgrade());
+        assert!(noted.is_some_and(|noted| Arc::ptr_eq(&noted, &room)));
+        assert!(during(|| {}).is_none(), "it is told once");
+    }
+}

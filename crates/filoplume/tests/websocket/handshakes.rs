@@ -58,7 +58,7 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
     let app = App::new()
         .websocket("/ws", echo)
         .websocket("/some", |upgrade: WebSocketUpgrade| {
-            echo(upgrade.allow_origins(["https://app.example/"]))
+            echo(upgrade.allow_origins(["https://app.example/", "https://last.example"]))
         })
         .websocket("/any", |upgrade: WebSocketUpgrade| echo(upgrade.allow_any_origin()))
         .websocket("/wrong", |upgrade: WebSocketUpgrade| echo(upgrade.allow_origins(["a.example"])))
@@ -76,6 +76,7 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
         ("/ws", "https://app.example", "403"),
         ("/some", own.as_str(), "101"),
         ("/some", "https://APP.example", "101"),
+        ("/some", "https://last.example", "101"),
         ("/some", "https://other.example", "403"),
         ("/any", "https://other.example", "101"),
         ("/any", "null", "101"),

@@ -130,6 +130,8 @@ fn a_close_that_is_not_answered_ends_the_connection() {
         let closed = closed.clone();
         upgrade
             .close_timeout(Duration::from_millis(50))
+            // Nothing else has a deadline.
+            .ping_interval(None)
             .on_open(|socket: &Socket| socket.close(CloseCode::NORMAL, ""))
             .on_close(move |_: &Socket, reason: &CloseReason| {
                 closed.send(reason.is_clean()).unwrap();
@@ -254,6 +256,39 @@ fn a_silent_peer_is_pinged_and_a_dead_one_is_closed() {
     // Nothing answers the second ping.
     let reason = reasons.recv_timeout(DEADLINE).unwrap();
     assert_eq!(reason.reason, "the peer does not answer pings");
+}
+
+#[test]
+fn without_an_interval_nobody_is_pinged() {
+    let app = start(App::new().websocket("/ws", |upgrade: WebSocketUpgrade| {
+        upgrade.ping_interval(None).on_message(|socket: &Socket, text: String| socket.send(text))
+    }));
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    thread::sleep(Duration::from_millis(200));
+    client.text("still here");
+    client.expect(text("still here"));
+}
+
+#[test]
+fn a_peer_that_sends_messages_is_not_pinged() {
+    const INTERVAL: Duration = Duration::from_millis(200);
+    let app = start(App::new().websocket("/ws", |upgrade: WebSocketUpgrade| {
+        upgrade.ping_interval(Some(INTERVAL)).on_message(|socket: &Socket, text: String| {
+            if text == "the end" { socket.send(text) } else { Ok(()) }
+        })
+    }));
+    let is_pinged = || {
+        let mut client = Client::connect(app.local_addr(), "/ws");
+        let begun = Instant::now();
+        while begun.elapsed() < 3 * INTERVAL {
+            client.text("again");
+            thread::sleep(INTERVAL / 20);
+        }
+        client.text("the end");
+        client.receive() != text("the end")
+    };
+    // It would be, each time. On a busy machine the peer may seem to be silent, now and then.
+    assert!((0..10).any(|_| !is_pinged()));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use super::super::pace::{PATIENCE, during};
 use super::super::rooms::Rooms;
 use super::*;
 
@@ -11,8 +12,29 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A socket without a connection.
 fn socket(id: u64) -> Socket {
-    let outbox = Outbox::new(id, None, Form::Plain, Encoder::server(), 1 << 20, None);
+    socket_with(id, 1 << 20)
+}
+
+fn socket_with(id: u64, unsent_bytes_max: usize) -> Socket {
+    let outbox = Outbox::new(id, None, Form::Plain, Encoder::server(), unsent_bytes_max, None);
     Socket { outbox: Arc::new(outbox) }
+}
+
+/// As when the peer has taken everything.
+fn take_all(socket: &Socket) {
+    socket.outbox.begin();
+    socket.outbox.end(|_| {});
+}
+
+/// Returns a room with members whose bound is 1000 bytes.
+fn room_of<const N: usize>(ids: [u64; N]) -> (Room, [Socket; N]) {
+    let (room, sockets) = (Room::new(), ids.map(|id| socket_with(id, 1000)));
+    sockets.iter().for_each(|socket| room.join(socket));
+    (room, sockets)
+}
+
+fn behind(room: &Room) -> Vec<u64> {
+    room.inner.members.lock().behind.iter().map(|outbox| outbox.id).collect()
 }
 
 #[test]
@@ -44,6 +66,129 @@ fn a_message_that_is_being_sent_keeps_nobody_from_another_room() {
         assert_eq!(sent, Ok(1));
     });
     assert_eq!(rooms.names(), ["large"]);
+}
+
+#[test]
+fn each_message_notes_anew_who_is_behind() {
+    let (room, [slow, quick]) = room_of([1, 2]);
+    // More than half of the bound waits from the second message on.
+    for expected in [vec![], vec![1], vec![1], vec![1]] {
+        thread::scope(|scope| scope.spawn(|| room.broadcast([7; 300].as_slice())).join().unwrap());
+        assert_eq!(behind(&room), expected);
+        take_all(&quick);
+    }
+    let crowds = || during(|| _ = room.broadcast("short")).and_then(|noted| noted.upgrade());
+    assert!(crowds().is_some_and(|noted| Arc::ptr_eq(&noted, &room.inner)));
+    take_all(&slow);
+    assert!(crowds().is_none() && behind(&room).is_empty());
+    for _ in 0..2 {
+        room.broadcast([7; 300].as_slice());
+    }
+    room.leave(&slow);
+    assert_eq!(behind(&room), [2], "whoever leaves is not waited for");
+}
+
+#[test]
+fn a_room_is_overrun_only_while_more_than_its_bound_waits_for_a_member() {
+    let (room, [slow, sender]) = room_of([1, 2]);
+    let send = || room.broadcast_except(&sender, [7; 300].as_slice());
+    for expected in [false, false, false, true, true] {
+        assert_eq!(send(), Broadcast { sent: 1, slow: 0 });
+        assert_eq!(room.inner.overrun.is_set(), expected);
+    }
+    assert!(room.inner.wait_for_members(&sender.outbox).is_some());
+    assert!(room.inner.overrun.is_set());
+    take_all(&slow);
+    assert_eq!(room.inner.wait_for_members(&sender.outbox), None);
+    assert!(!room.inner.overrun.is_set());
+}
+
+#[test]
+fn a_member_that_takes_nothing_is_disconnected_at_16_times_its_bound() {
+    let (room, [slow]) = room_of([1]);
+    let mut sent = 0;
+    let refused = loop {
+        let result = room.broadcast([7; 996].as_slice());
+        if result.slow > 0 {
+            break result;
+        }
+        sent += result.sent;
+        assert!(sent < 100);
+    };
+    // With its head of four bytes a frame is as long as the bound. One more than 16 of them waits.
+    assert_eq!((sent, refused), (17, Broadcast { sent: 0, slow: 1 }));
+    assert!(!slow.is_open());
+    let (room, slow) = (Room::skip_slow(), socket_with(1, 1000));
+    room.join(&slow);
+    let results = [(); 3].map(|()| room.broadcast([7; 600].as_slice()));
+    assert_eq!(results.map(|result| (result.sent, result.slow)), [(1, 0), (0, 1), (0, 1)]);
+    assert!(slow.is_open() && behind(&room).is_empty(), "nobody waits for it");
+}
+
+#[test]
+fn a_room_that_is_over_takes_the_name_only_from_itself() {
+    let (rooms, members) = (Rooms::new(), [1, 2].map(socket));
+    rooms.join("one", &members[0]);
+    let over = rooms.get("one").unwrap();
+    over.leave(&members[0]);
+    rooms.join("one", &members[1]);
+    // As if it came late to tell that it is over.
+    let (home, name) = over.inner.home().unwrap();
+    home.forget(name, &over.inner);
+    assert_eq!((rooms.names(), rooms.len_of("one")), (vec!["one".to_owned()], 1));
+}
+
+#[test]
+fn all_rooms_of_an_app_count_their_messages_together() {
+    let rooms = Rooms::skip_slow();
+    let sockets = [1, 2, 3, 4].map(|id| socket_with(id, 1000));
+    for (socket, name) in sockets.iter().zip(["one", "one", "one", "two"]) {
+        rooms.join(name, socket);
+    }
+    rooms.broadcast("one", [7; 600].as_slice());
+    rooms.broadcast("one", [7; 600].as_slice());
+    rooms.get("two").unwrap().broadcast("hello");
+    assert_eq!(rooms.broadcast("nobody is here", "hello"), Broadcast::default());
+    let app = crate::App::new().metrics("/metrics").collector(rooms.collector("chat"));
+    let text = app.test().get("/metrics").send().text().to_owned();
+    for line in [
+        "filoplume_rooms{rooms=\"chat\"} 2\n",
+        "filoplume_room_members{rooms=\"chat\"} 4\n",
+        "filoplume_room_messages_total{rooms=\"chat\"} 3\n",
+        "filoplume_room_deliveries_total{rooms=\"chat\",result=\"sent\"} 4\n",
+        "filoplume_room_deliveries_total{rooms=\"chat\",result=\"slow\"} 3\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+}
+
+#[test]
+fn a_member_that_was_waited_for_too_long_is_disconnected_at_its_bound() {
+    for (waited, expected) in
+        [(PATIENCE / 2, Broadcast { sent: 1, slow: 0 }), (PATIENCE, Broadcast { sent: 0, slow: 1 })]
+    {
+        let (room, [slow]) = room_of([1]);
+        for _ in 0..3 {
+            assert_eq!(room.broadcast([7; 300].as_slice()).sent, 1);
+        }
+        slow.outbox.wait_as_if_for(waited);
+        assert_eq!(room.broadcast([7; 300].as_slice()), expected, "{waited:?}");
+        assert_eq!(slow.is_open(), expected.slow == 0);
+    }
+}
+
+#[test]
+fn a_member_that_takes_something_is_waited_for_again() {
+    let (room, slow) = (Room::new(), socket_with(1, 10_000));
+    room.join(&slow);
+    // More than a call of the protocol sends, so that something is left.
+    for _ in 0..3 {
+        assert_eq!(room.broadcast(vec![7; 40_000]).sent, 1);
+    }
+    slow.outbox.wait_as_if_for(PATIENCE);
+    take_all(&slow);
+    assert!(slow.unsent_bytes() > 10_000);
+    assert_eq!(room.broadcast("more"), Broadcast { sent: 1, slow: 0 });
 }
 
 /// The last one leaves while another one joins, all the time.

@@ -1,0 +1,71 @@
+//! What has room in a socket without a connection.
+
+#[cfg(feature = "websocket-deflate")]
+use filoplume_websocket::{DeflateConfig, DeflateOptions};
+
+use super::super::room::Room;
+use super::super::socket::Socket;
+use super::*;
+
+fn socket(unsent_bytes_max: usize) -> Socket {
+    let outbox = Outbox::new(1, None, Form::Plain, Encoder::server(), unsent_bytes_max, None);
+    Socket { outbox: Arc::new(outbox) }
+}
+
+#[test]
+fn what_waits_is_as_long_as_the_bound_and_no_longer_but_for_one_message() {
+    let text = |length| "x".repeat(length);
+    let socket = socket(1000);
+    // With a head of four bytes.
+    assert_eq!(socket.send(text(496)), Ok(()));
+    assert_eq!(socket.send(text(501)), Err(SendError::Full));
+    assert_eq!(socket.ping(&[7; 100]), Ok(()));
+    assert_eq!(socket.send(text(399)), Err(SendError::Full), "a ping counts too");
+    assert_eq!(socket.send(text(398)), Ok(()));
+    assert_eq!(socket.ping(b"x"), Err(SendError::Full));
+    let sent = |socket: &Socket| {
+        let mut bytes = 0;
+        socket.outbox.begin();
+        socket.outbox.end(|piece| bytes += piece.len());
+        bytes
+    };
+    assert_eq!(sent(&socket), 500 + 102 + 402);
+    assert_eq!(socket.send(text(5000)), Ok(()), "it could never be sent otherwise");
+    assert_eq!(socket.send("x"), Err(SendError::Full));
+}
+
+#[test]
+fn a_socket_forgets_rooms_that_have_ended() {
+    let socket = socket(1000);
+    let kept = Room::new();
+    kept.join(&socket);
+    for _ in 0..1000 {
+        Room::new().join(&socket);
+    }
+    assert!(socket.outbox.queue.lock().rooms.len() < 10);
+    socket.outbox.closed();
+    assert!(kept.is_empty(), "it has left the one that has not");
+}
+
+#[cfg(feature = "websocket-deflate")]
+#[test]
+fn what_clients_offer_leads_to_three_compressed_forms() {
+    let mut forms = Vec::new();
+    for server_bits in 9..=15 {
+        for client_bits in 8..=15 {
+            let offer = format!(
+                "permessage-deflate; server_max_window_bits={server_bits}; \
+                 client_max_window_bits={client_bits}"
+            );
+            let (params, _) = DeflateConfig::default().accept(&offer).unwrap();
+            let bits_max = params.server_max_window_bits;
+            let form = Form::deflated(bits_max, DeflateOptions::default());
+            let Form::Deflated(bits, _) = form else { panic!("{offer}: {form:?}") };
+            assert!((9..=bits_max).contains(&bits), "{offer}: {form:?}");
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+        }
+    }
+    assert_eq!(forms.len(), 3, "{forms:?}");
+}
