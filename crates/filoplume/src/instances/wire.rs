@@ -91,6 +91,23 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// For tests of what others write and read: only the fields.
+#[cfg(test)]
+impl Writer {
+    pub(crate) fn fields(write: impl FnOnce(&mut Self)) -> Vec<u8> {
+        let mut writer = Self { bytes: Vec::new() };
+        write(&mut writer);
+        writer.finish()
+    }
+}
+
+#[cfg(test)]
+impl<'a> Reader<'a> {
+    pub(crate) fn of_fields(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

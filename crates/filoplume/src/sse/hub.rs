@@ -438,6 +438,14 @@ mod tests {
         assert_eq!(recent.piece_behind(begin + 3).unwrap().len(), 1, "one is never too long");
     }
 
+    #[test]
+    fn ids_say_which_process_has_sent_an_event() {
+        let mut recent = Recent::new(0xabc);
+        assert_eq!([(); 2].map(|()| recent.next_id()), ["abc-1", "abc-2"]);
+        assert_eq!(Recent::new(0xabd).next_id(), "abd-1");
+        assert_ne!(Hub::new().recent.lock().prefix, 0, "the time at which it began");
+    }
+
     /// Returns a client that needs the first of two kept events, and the hub.
     fn catching_up() -> (Hub, CatchUp, pushed::Pushed) {
         let hub = Hub::new().replay(2);

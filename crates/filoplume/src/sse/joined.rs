@@ -58,3 +58,27 @@ fn is_present(message: &mut Reader<'_>) -> Option<bool> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed_on(event: &Event) -> Option<Event> {
+        read(Reader::of_fields(&Writer::fields(|message| write(event, message))))
+    }
+
+    #[test]
+    fn an_event_has_all_its_fields_on_another_instance() {
+        let event = Event::new("21").event("price").and_then(|event| event.id("7")).unwrap();
+        let rows = [
+            event.clone().key("apples").retry(Duration::from_millis(1500)),
+            event.key("pears"),
+            Event::new("two\nlines").retry(Duration::ZERO),
+            Event::comment("nothing new"),
+            Event::default(),
+        ];
+        for event in rows {
+            assert_eq!(passed_on(&event), Some(event));
+        }
+    }
+}

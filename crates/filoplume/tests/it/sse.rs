@@ -1,6 +1,7 @@
 //! Server-sent events, without a socket.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -163,6 +164,54 @@ fn clients_that_left_are_removed_though_no_event_is_sent() {
     assert!(hub.clients() < 200, "{} clients", hub.clients());
     hub.send("event");
     assert_eq!(hub.clients(), 0);
+}
+
+/// Without kept events there would be no second chance.
+#[test]
+fn what_is_sent_after_a_client_has_subscribed_reaches_it() {
+    let hub = Hub::new();
+    let stream = std::sync::Mutex::new(Some(hub.subscribe(&LastEventId::default())));
+    assert_eq!((hub.clients(), hub.send("early").sent), (1, 1));
+    let app = App::new().get("/", move || stream.lock().unwrap().take().unwrap());
+    app.test().get("/").send().assert_text("data: early\n\n");
+}
+
+#[test]
+fn a_silent_hub_keeps_its_connections_alive() {
+    let app = App::new()
+        .state(Hub::new().keep_alive(Duration::from_millis(20)))
+        .get("/", |State(hub): State<Hub>, last: LastEventId| hub.subscribe(&last))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut stream = TcpStream::connect(app.local_addr()).unwrap();
+    // Less than the interval without this.
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let (mut read, mut chunk) = (String::new(), [0; 1024]);
+    while !read.contains("\n:\n\n") {
+        let count = stream.read(&mut chunk).unwrap();
+        read.push_str(std::str::from_utf8(&chunk[..count]).unwrap());
+    }
+}
+
+#[test]
+fn a_hub_counts_events_and_what_became_of_them() {
+    let hub = Hub::new().capacity(20).slow_clients(SlowClients::Drop);
+    let app = App::new().metrics("/metrics").collector(hub.collector("news"));
+    hub.send("nobody is here");
+    let _clients = [(); 2].map(|()| hub.subscribe(&LastEventId::default()));
+    hub.send("for two clients");
+    hub.send("too much for them");
+    let text = app.test().get("/metrics").send().text().to_owned();
+    for line in [
+        "filoplume_hub_clients{hub=\"news\"} 2\n",
+        "filoplume_hub_events_total{hub=\"news\"} 3\n",
+        "filoplume_hub_deliveries_total{hub=\"news\",result=\"sent\"} 2\n",
+        "filoplume_hub_deliveries_total{hub=\"news\",result=\"dropped\"} 2\n",
+        "filoplume_hub_deliveries_total{hub=\"news\",result=\"disconnected\"} 0\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
 }
 
 #[test]
