@@ -345,4 +345,43 @@ mod tests {
             assert_eq!((responses, collected.total.responses), (in_timeline, 3), "tick {tick}");
         }
     }
+
+    #[test]
+    fn two_intervals_have_the_sums_and_the_worse_times_of_both() {
+        let one = Interval { responses: 1, errors: 2, p50: 30, p99: 90, max: 100 };
+        let other = Interval { responses: 10, errors: 20, p50: 40, p99: 80, max: 200 };
+        let both = Interval { responses: 11, errors: 22, p50: 40, p99: 90, max: 200 };
+        assert_eq!((one.with(other), other.with(one)), (both, both));
+    }
+
+    /// Passes on what each update says.
+    struct Telling(Sender<(u64, u64, u64, bool)>);
+
+    impl Observer for Telling {
+        fn update(&mut self, live: &Live) {
+            let seen = (live.responses, live.errors, live.latency.count(), live.is_warm_up);
+            // Nothing may have come for a while.
+            if live.responses > 0 {
+                self.0.send(seen).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn an_update_has_only_what_is_new_and_says_whether_it_is_the_warm_up() {
+        let ((sender, receiver), (tell, told)) = (mpsc::channel(), mpsc::channel());
+        let (back, _returned) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || Collector::new(vec![back], 1).run(&receiver, &mut Telling(tell)));
+            for (tick, responses) in [(None, 8), (None, 16), (Some(0), 24), (Some(1), 40)] {
+                let mut slice = Box::new(Slice::new());
+                slice.responses = responses;
+                slice.latency.record(responses);
+                slice.errors.add(ErrorKind::Timeout, 1);
+                sender.send(Delivery { thread: 0, tick, slice }).unwrap();
+                assert_eq!(told.recv(), Ok((responses, 1, 1, tick.is_none())));
+            }
+            drop(sender);
+        });
+    }
 }

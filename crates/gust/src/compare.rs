@@ -207,6 +207,40 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_just_the_threshold_is_none() {
+        let (mut base, mut now) = (sample::run(), sample::run());
+        (base.latency.mean, now.latency.mean) = (100.0, 150.0);
+        assert!(!compare(&base, &now, 0.5).is_worse());
+        assert!(compare(&base, &now, 0.499).is_worse());
+    }
+
+    #[test]
+    fn each_difference_of_the_load_is_listed() {
+        let (base, mut now) = (sample::run(), sample::run());
+        now.load.protocol = "tcp".to_owned();
+        now.load.depth += 1;
+        now.load.threads += 1;
+        now.load.keep_alive ^= true;
+        now.load.request_bytes += 1;
+        let text = compare(&base, &now, 0.5).to_string();
+        for what in ["protocol", "pipeline", "number of threads", "keep-alive", "size of a request"]
+        {
+            let lines = text.lines().filter(|line| line.starts_with("not the same load: "));
+            assert_eq!(lines.filter(|line| line.contains(what)).count(), 1, "{what}: {text}");
+        }
+    }
+
+    #[test]
+    fn one_error_in_ten_thousand_requests_is_ignored() {
+        let (mut base, mut now) = (sample::run(), sample::run());
+        base.errors = crate::tally::Errors::default();
+        now.errors = crate::tally::Errors { timeout: now.requests / 10_000, ..base.errors };
+        assert!(!compare(&base, &now, 0.0).is_worse());
+        now.errors.timeout += 1;
+        assert!(compare(&base, &now, 0.0).is_worse());
+    }
+
+    #[test]
     fn new_errors_are_worse() {
         let (mut base, mut now) = (sample::run(), sample::run());
         base.errors = crate::tally::Errors::default();

@@ -198,6 +198,7 @@ mod tests {
             cuts
         };
         assert_eq!(cuts("data: 1234567890\n\ndata: 1\n\n"), [(false, 10), (false, 1)]);
+        assert_eq!(cuts("data: 123456789012\n\n"), [(false, 12)], "just what there is room for");
         let long = "1".repeat(1000);
         assert_eq!(cuts(&format!("data: {long}\n\ndata: 1\n\n")), [(true, 12), (false, 1)]);
         let many = "data: 123456\n".repeat(100);

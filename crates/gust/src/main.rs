@@ -157,3 +157,44 @@ fn is_writable(file: &Path) -> Result<(), String> {
 fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    /// Returns whether a run meets what the arguments require, after `change`.
+    fn is_met(line: &str, change: impl FnOnce(&mut Run)) -> bool {
+        let words = ["gust", ":1"].into_iter().chain(line.split_whitespace());
+        let arguments = Arguments::try_parse_from(words).unwrap().load;
+        let mut run = sample::run();
+        run.errors = tally::Errors::default();
+        change(&mut run);
+        check_requirements(&arguments, &run)
+    }
+
+    #[test]
+    fn what_a_run_must_meet_has_bounds() {
+        assert!(is_met("", |_| {}));
+        assert!(is_met("", |run| run.errors.timeout = 1000), "only its figures are worse");
+        assert!(is_met("--max-errors 2", |run| run.errors.timeout = 2));
+        assert!(!is_met("--max-errors 2", |run| run.errors.timeout = 3));
+        assert!(!is_met("", |run| run.errors.status = 1));
+        assert!(!is_met("", |run| run.errors.mismatch = 1));
+        let both = |run: &mut Run| (run.errors.status, run.errors.mismatch) = (1, 1);
+        assert!(is_met("--max-errors 2", both), "the limit counts these too");
+        assert!(!is_met("--max-errors 1", both));
+    }
+
+    #[test]
+    fn a_run_without_answers_is_none_unless_it_holds_connections() {
+        assert!(!is_met("", |run| run.responses = 0));
+        let held = |count| {
+            move |run: &mut Run| {
+                run.load.holds = true;
+                (run.responses, run.connections.held) = (0, Some(count));
+            }
+        };
+        assert!(is_met("", held(1)) && !is_met("", held(0)));
+    }
+}

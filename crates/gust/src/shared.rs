@@ -149,3 +149,42 @@ impl Budget {
         self.claimed = taken.map_or(0, portion);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+
+    #[test]
+    fn one_error_more_than_are_allowed_ends_a_run() {
+        let plan = args::plan(":1 --max-errors 2").unwrap();
+        let shared = Shared::new(&plan);
+        shared.note_errors(&plan, 1);
+        shared.note_errors(&plan, 1);
+        assert!(!shared.is_stopped());
+        shared.note_errors(&plan, 0);
+        assert!(!shared.is_stopped());
+        shared.note_errors(&plan, 1);
+        assert!(shared.is_stopped());
+        let plan = args::plan(":1").unwrap();
+        let shared = Shared::new(&plan);
+        shared.note_errors(&plan, 1000);
+        assert!(!shared.is_stopped(), "any number is allowed");
+    }
+
+    #[test]
+    fn a_run_ends_if_all_connections_are_refused_and_none_was_opened() {
+        let plan = args::plan(":1 -c 3").unwrap();
+        let (shared, other) = (Shared::new(&plan), Shared::new(&plan));
+        for attempt in 1..=3 {
+            assert!(!shared.is_stopped() && !other.is_stopped());
+            shared.note_refused(&plan, format!("reason {attempt}"));
+            other.note_refused(&plan, "busy".to_owned());
+            if attempt == 1 {
+                other.note_opened();
+            }
+        }
+        assert!(shared.is_stopped() && !other.is_stopped());
+        assert_eq!((shared.refusal().as_deref(), other.refusal()), (Some("reason 3"), None));
+    }
+}

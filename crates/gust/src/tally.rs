@@ -271,6 +271,30 @@ mod tests {
     }
 
     #[test]
+    fn handshakes_of_the_warm_up_do_not_count() {
+        let mut tally = Tally::new(100, false);
+        for (since, is_resumed) in [(99, false), (99, true), (100, false), (101, true), (102, true)]
+        {
+            tally.handshake(since, is_resumed);
+        }
+        assert_eq!(tally.slice.handshakes, Handshakes { full: 1, resumed: 2 });
+    }
+
+    #[test]
+    fn a_message_is_as_old_as_two_clocks_say_and_never_younger_than_nothing() {
+        let mut tally = Tally::new(100, false);
+        tally.wall_start = 5000;
+        assert!(!tally.arrival(Some(4999), 99));
+        // The other clock is ahead.
+        assert!(tally.arrival(Some(5001), 100));
+        assert_eq!(tally.slice.latency.max(), 0);
+        assert!(tally.arrival(Some(4990), 2 * MICROSECOND));
+        assert_eq!(tally.slice.latency.max(), 12 * MICROSECOND);
+        assert!(tally.arrival(None, 3 * MICROSECOND), "it counts, without an age");
+        assert_eq!((tally.slice.responses, tally.slice.latency.count()), (3, 2));
+    }
+
+    #[test]
     fn slices_add_up_and_start_over() {
         let (mut sum, mut slice) = (Slice::new(), Slice::new());
         slice.count_status(200);
@@ -279,13 +303,19 @@ mod tests {
         slice.errors.add(ErrorKind::Timeout, 2);
         slice.errors.add(ErrorKind::Connect, 1);
         slice.latency.record(5);
+        slice.uncorrected.record(6);
+        slice.connect.record(7);
+        slice.handshakes = Handshakes { full: 1, resumed: 2 };
         sum.merge(&slice);
         sum.merge(&slice);
         assert_eq!(sum.statuses, [(200, 4), (404, 2)]);
         assert_eq!((sum.errors.timeout, sum.errors.total(), sum.latency.count()), (4, 6, 2));
+        let counts =
+            |sum: &Slice| [&sum.latency, &sum.uncorrected, &sum.connect].map(Histogram::count);
+        assert_eq!(counts(&sum), [2; 3]);
+        assert_eq!(sum.handshakes, Handshakes { full: 2, resumed: 4 });
         sum.clear();
-        assert!(
-            sum.statuses.is_empty() && sum.errors == Errors::default() && sum.latency.count() == 0
-        );
+        assert!(sum.statuses.is_empty() && sum.errors == Errors::default());
+        assert_eq!((counts(&sum), sum.handshakes), ([0; 3], Handshakes::default()));
     }
 }

@@ -148,6 +148,9 @@ mod tests {
         assert_eq!(of("250ms"), Some(250));
         assert_eq!(of("2m"), Some(120_000));
         assert_eq!(of("1h"), Some(3_600_000));
+        for microseconds in ["150us", "150µs", "0.15ms"] {
+            assert_eq!(parse_duration(microseconds), Ok(Duration::from_micros(150)));
+        }
         for bad in ["", "s", "-1s", "10 parsecs", "1e400s", "1.2.3s"] {
             assert_eq!(of(bad), None, "{bad}");
         }
@@ -171,7 +174,7 @@ mod tests {
         assert!(["0", "NaN", "-5", "2000000k"].into_iter().all(|bad| parse_rate(bad).is_err()));
         assert_eq!(parse_share("5%"), Ok(0.05));
         assert_eq!(parse_share("0.05"), Ok(0.05));
-        assert!(parse_share("-5%").is_err());
+        assert!(["-5%", "inf", "NaN%", ""].into_iter().all(|bad| parse_share(bad).is_err()));
     }
 
     #[test]

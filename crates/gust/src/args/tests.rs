@@ -117,6 +117,7 @@ fn live_connections_have_options_of_their_own() {
     refused(":1 --deflate", "for ws://");
     refused("ws://127.0.0.1:1 --sse", "--sse is for http://");
     refused("ws://127.0.0.1:1 --hold -n 5", "leave out -n");
+    refused(":1 --hold --verify", "leave out -n");
     refused(":1 --sse -r 5", "leave out -n, -r");
     refused(":1 --sse -X POST", "--sse sends a GET");
     refused("ws://127.0.0.1:1 --no-keepalive", "are not for --no-keepalive");
