@@ -9,7 +9,8 @@ use std::time::Duration;
 use filoplume::extract::Proxies;
 use filoplume::middleware::{Incomplete, Logger};
 use filoplume::prelude::*;
-use filoplume::{Context, RunningApp};
+use filoplume::{Context, Listen, RunningApp};
+use filoplume_tests::tls::Authority;
 use filoplume_tests::{Client, Gate, eventually};
 use serde_json::{Value, json};
 
@@ -175,6 +176,25 @@ fn the_query_is_left_out_and_a_proxy_names_the_client() {
         let line = log.take();
         assert_eq!(line["client"].as_str(), client_ip, "{line}");
         assert!(line["path"] == json!("/") && !line.to_string().contains("planted"), "{line}");
+    }
+}
+
+#[test]
+fn a_request_without_tls_has_a_line_if_tls_is_expected() {
+    let (log, authority) = (Log::default(), Authority::new());
+    let tls = authority.issue("localhost", &["localhost"]).tls();
+    let app = App::new().get("/", || "hi").with(Logger::new().json().to(log.clone()));
+    let app = app.start_on(Listen::new().https("127.0.0.1:0", tls)).unwrap();
+    for (input, path) in
+        [("GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n", Some("/a?b")), ("EHLO mail\r\n", None)]
+    {
+        let mut client = Client::connect(app.local_addr());
+        assert_eq!(client.send(input).response().status, 400);
+        let line = log.take();
+        assert_eq!(line["status"], json!(400), "{line}");
+        assert_eq!(line["error"], json!("refused: request without TLS"), "{line}");
+        assert_eq!(line["client"], json!("127.0.0.1"), "{line}");
+        assert_eq!(line["path"].as_str(), path, "{line}");
     }
 }
 

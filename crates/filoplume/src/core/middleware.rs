@@ -91,9 +91,9 @@ pub trait Middleware: Send + Sync + 'static {
     }
 
     /// Called when the server has refused a request before it was complete: it is malformed,
-    /// exceeds a limit, or did not arrive in time. Neither [`handle`](Self::handle) nor a handler
-    /// is called, and the response cannot be changed. For logs and counters. The default does
-    /// nothing.
+    /// exceeds a limit, did not arrive in time, or came without TLS to an address that expects it.
+    /// Neither [`handle`](Self::handle) nor a handler is called, and the response cannot be
+    /// changed. For logs and counters. The default does nothing.
     ///
     /// If the head was valid, the middleware of the route is told as well as that of the app. Under
     /// a flood it is called for each such request, on an event loop, so it should not wait.

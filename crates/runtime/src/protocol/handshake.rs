@@ -1,11 +1,14 @@
 //! The TLS handshake, on addresses that demand one. The bytes behind it are those of the next
 //! guest, sealed in the session.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Guest, Step, Successor};
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
+use crate::service::Site;
+use crate::service::incomplete::Arrived;
 use crate::tls::handshake::{Handshake as Tls, Opening};
 use crate::transport::session::Session;
 
@@ -24,6 +27,8 @@ pub(crate) struct Handshake {
     refusal: Option<Refusal>,
     /// Why the handshake failed, for the log.
     error: Option<String>,
+    /// What has arrived of a request without TLS.
+    arrived: Option<Box<Arrived>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,7 @@ impl Handshake {
             is_over: false,
             refusal: None,
             error: None,
+            arrived: None,
         }
     }
 
@@ -60,6 +66,7 @@ impl Handshake {
                     && input.first().map(|byte| Opening::of(*byte)) == Some(Opening::PlainHttp)
                 {
                     buffers.output.extend_from_slice(NOT_TLS);
+                    self.arrived = Some(Box::new(Arrived::line_of(input)));
                     self.fail(Refusal::NotTls);
                     return Step::Again;
                 }
@@ -135,6 +142,12 @@ impl Handshake {
     /// Takes the cause of the refusal, if it is known.
     pub(crate) fn take_error(&mut self) -> Option<String> {
         self.error.take()
+    }
+
+    /// Takes what has arrived of a request without TLS, and the service that it was meant for.
+    pub(crate) fn take_incomplete(&mut self) -> Option<(Box<Arrived>, Arc<Site>)> {
+        let Some(Guest::Http(http)) = &self.next else { return None };
+        Some((self.arrived.take()?, http.shared_site()?))
     }
 
     pub(crate) fn leave(&mut self) -> Option<Successor> {

@@ -63,7 +63,9 @@ use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route, RouteId};
+use crate::service::Site;
 use crate::service::blocking_stream::{OnThread, ReservedThread};
+use crate::service::incomplete::Arrived;
 use crate::service::request::Request;
 use crate::service::tcp::{Ask, Closed, Protocol};
 #[cfg(feature = "tls")]
@@ -389,6 +391,17 @@ impl Guest {
     pub(crate) fn break_off(&mut self, reason: Closed) {
         if let Self::Raw(raw) = self {
             raw.break_off(reason);
+        }
+    }
+
+    /// Takes what had arrived of a request that was refused before it was complete, and the service
+    /// that is told of it. `None` if the program pulls its requests.
+    pub(crate) fn take_incomplete(&mut self) -> Option<(Box<Arrived>, Arc<Site>)> {
+        match self {
+            Self::Http(http) => Some((http.take_arrived()?, http.shared_site()?)),
+            #[cfg(feature = "tls")]
+            Self::Handshake(handshake) => handshake.take_incomplete(),
+            Self::Raw(_) | Self::Preamble(_) => None,
         }
     }
 

@@ -13,8 +13,8 @@ use crate::transport::Peer;
 /// How much of the first line of an incomplete head is kept.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// A request that the engine refused before it was complete: it is malformed, exceeds a limit, or
-/// did not arrive in time. It is given to [`Service::incomplete`], for logs.
+/// A request that the engine refused before it was complete: it is malformed, exceeds a limit, did
+/// not arrive in time, or came without TLS to an address that expects it. It is given to [`Service::incomplete`], for logs.
 ///
 /// ```
 /// use filoplume_runtime::{Incomplete, Request, Response, Service};
@@ -79,8 +79,8 @@ impl<'a> Incomplete<'a> {
         Self { reason, peer, arrived, timing }
     }
 
-    /// Returns the reason: [`Refusal::Request`] or [`Refusal::Late`]. It knows the status of the
-    /// response, which has no content.
+    /// Returns the reason: [`Refusal::Request`], [`Refusal::Late`] or [`Refusal::NotTls`]. It knows
+    /// the status of the response.
     pub fn reason(&self) -> Refusal {
         self.reason
     }

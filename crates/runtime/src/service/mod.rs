@@ -130,8 +130,8 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Called when the engine has refused a request by itself before it was complete: it is
-    /// malformed, exceeds a limit, or did not arrive in time. No handler sees it, so this is where
-    /// it can be logged. Does nothing by default.
+    /// malformed, exceeds a limit, did not arrive in time, or came without TLS to an address that
+    /// expects it. No handler sees it, so this is where it can be logged. Does nothing by default.
     ///
     /// Runs on the event loop, possibly for each connection of a flood: it must not block and
     /// should be cheap. A panic is contained.

@@ -203,10 +203,13 @@ impl Worker<'_> {
     #[cold]
     pub(super) fn tell_of_incomplete(&mut self, connection: &mut Connection, refusal: Refusal) {
         let peer = connection.peer;
-        let Some(http) = connection.guest.as_http_mut() else { return };
-        let (Some(arrived), Some(site)) = (http.take_arrived(), http.shared_site()) else { return };
+        let Some((arrived, site)) = connection.guest.take_incomplete() else { return };
         let now = Instant::now();
-        let timing = http.measures().then(|| http.timing_until_call(now, now));
+        let timing = connection
+            .guest
+            .as_http()
+            .filter(|http| http.measures())
+            .map(|http| http.timing_until_call(now, now));
         let incomplete = Incomplete::new(refusal, peer, &arrived, timing);
         self.run_about(connection, &mut || incomplete.tell(&*site.service));
     }
