@@ -2,6 +2,7 @@
 
 mod address;
 mod proxies;
+mod untrusted;
 
 pub use address::ClientAddr;
 #[cfg(feature = "sessions")]

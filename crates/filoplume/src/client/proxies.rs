@@ -113,6 +113,8 @@ impl Proxies {
                 Source::XForwardedFor => self.follow_x_forwarded(request, &mut client),
                 Source::Forwarded => self.follow_forwarded(request, &mut client),
             }
+        } else {
+            self.warn_of_untrusted(request);
         }
         client
     }
@@ -128,7 +130,7 @@ impl Proxies {
         Some(address.ip().to_canonical()).filter(|ip| !self.trusts(*ip))
     }
 
-    fn trusts_peer(&self, peer: Peer) -> bool {
+    pub(super) fn trusts_peer(&self, peer: Peer) -> bool {
         match peer {
             Peer::Tcp(address) => self.trusts(address.ip().to_canonical()),
             Peer::Unix => self.trusts_unix,

@@ -130,6 +130,9 @@ impl Middleware for ConcurrencyLimit {
             Some(ClientLimit { network, running_max })
         });
         let permit = Limiter::acquire(&self.limiter, client, self.wait).map_err(|full| {
+            if matches!(full, LimitReached::PerClient { .. }) {
+                next.context().settings.proxies.warn_of_untrusted(&request);
+            }
             let seconds = whole_seconds(self.retry_after);
             full.into_error().with_known_header("retry-after", seconds.to_string())
         })?;

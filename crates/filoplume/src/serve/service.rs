@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use filoplume_runtime::{
-    Exchange, Incomplete, Monitor, Plan, Refused, Request, Response, ServerConfig, Service,
-    Stopping, Stuck,
+    Exchange, Incomplete, Monitor, Plan, Refusal, Refused, Request, Response, ServerConfig,
+    Service, Stopping, Stuck,
 };
 
 use crate::app::{BuiltApp, ServerTiming};
@@ -129,6 +129,9 @@ impl Service for AppService {
     }
 
     fn refused(&self, request: &Request, refused: &Refused<'_>) -> Option<Response> {
+        if refused.reason() == Refusal::ClientThreads {
+            self.app.settings.proxies.warn_of_untrusted(request);
+        }
         let mut response = self.app.refused(request, refused);
         if let Some(observer) = &self.app.settings.observer {
             let because = || refused.because().to_string();
@@ -146,6 +149,7 @@ impl Service for AppService {
         {
             observer.incomplete(request.route(), status);
         }
+        self.app.settings.proxies.warn_of_proxy_header(incomplete);
         self.app.incomplete(incomplete);
     }
 

@@ -10,10 +10,10 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use filoplume::middleware::{Csrf, CsrfToken, Sessions};
+use filoplume::middleware::{Csrf, CsrfToken, RateLimit, Sessions};
 use filoplume::prelude::*;
 use filoplume::response::Reader;
-use filoplume::{Health, Key};
+use filoplume::{AppService, Health, Key, Peer};
 
 const MS: Duration = Duration::from_millis(1);
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -168,6 +168,88 @@ fn three_forms_whose_cookies_were_lost() {
 fn forms_whose_secure_cookies_were_lost_are_one_line_on_stderr() {
     let stderr = stderr_of("three_forms_whose_cookies_were_lost");
     assert_eq!(stderr.matches("no cookie of this site came with the form").count(), 1, "{stderr}");
+}
+
+fn head_from_a_proxy(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n")
+}
+
+/// Answers a request that comes from this address.
+fn answer(service: &AppService, address: &str, request: &str) -> u16 {
+    let peer = Peer::Tcp(SocketAddr::new(address.parse().unwrap(), 4711));
+    let config = ServerConfig::default();
+    let answer = filoplume_runtime::answer_in_process(service, peer, request.as_bytes(), &config);
+    String::from_utf8(answer).unwrap()[9..12].parse().unwrap()
+}
+
+#[test]
+fn one_limit_behind_a_proxy_that_is_not_trusted() {
+    let limit = || RateLimit::per(1, Duration::from_secs(1000));
+    let by_key = limit().key(|_| Some("all".to_owned()));
+    let app = App::new()
+        .route("/", get(|| "hi").with(limit()))
+        .route("/by-key", get(|| "hi").with(by_key))
+        .build()
+        .unwrap();
+    let plain = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (address, request, status) in [
+        // Nothing is refused.
+        ("127.0.0.1", &head_from_a_proxy("/"), 200),
+        // Without the header, from a public address, and by something else than the address.
+        ("127.0.0.1", &plain.to_owned(), 429),
+        ("192.0.2.9", &head_from_a_proxy("/"), 200),
+        ("192.0.2.9", &head_from_a_proxy("/"), 429),
+        ("127.0.0.1", &head_from_a_proxy("/by-key"), 200),
+        ("127.0.0.1", &head_from_a_proxy("/by-key"), 429),
+    ] {
+        assert_eq!(answer(&app, address, request), status, "{address} {request}");
+    }
+    eprintln!("now");
+    for _ in 0..3 {
+        assert_eq!(answer(&app, "127.0.0.1", &head_from_a_proxy("/")), 429);
+    }
+}
+
+#[test]
+fn a_proxy_that_is_not_trusted_is_one_line_on_stderr_when_a_limit_refuses() {
+    let stderr = stderr_of("one_limit_behind_a_proxy_that_is_not_trusted");
+    let (before, after) = stderr.split_once("now\n").unwrap();
+    let line = "127.0.0.1 sends X-Forwarded-For but is not trusted as a proxy";
+    assert!(!before.contains("not trusted"), "{stderr}");
+    assert_eq!(after.matches(line).count(), 1, "{stderr}");
+    assert!(after.contains("see `App::trust_proxies`"), "{stderr}");
+}
+
+#[test]
+fn one_proxy_header_that_is_not_expected() {
+    let app = App::new().get("/", |client: ClientAddr| client.to_string()).build().unwrap();
+    for header in ["PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n", "\r\n\r\n\0\r\nQUIT\n\u{21}"] {
+        assert_eq!(answer(&app, "10.0.0.1", header), 400);
+    }
+    // Only the first mistake is told.
+    assert_eq!(answer(&app, "10.0.0.1", &head_from_a_proxy("/")), 200);
+}
+
+#[test]
+fn a_proxy_header_that_is_not_expected_is_one_line_on_stderr() {
+    let stderr = stderr_of("one_proxy_header_that_is_not_expected");
+    assert_eq!(stderr.matches("10.0.0.1 sends a PROXY header").count(), 1, "{stderr}");
+    assert_eq!(stderr.matches("not trusted").count(), 1, "{stderr}");
+    assert!(stderr.contains("see `ServerBuilder::proxy_protocol`"), "{stderr}");
+}
+
+#[test]
+fn one_client_behind_a_proxy_that_is_not_trusted() {
+    let app = App::new().get("/", |client: ClientAddr| client.to_string()).build().unwrap();
+    for _ in 0..2 {
+        assert_eq!(answer(&app, "192.168.0.1", &head_from_a_proxy("/")), 200);
+    }
+}
+
+#[test]
+fn a_proxy_that_is_not_trusted_is_one_line_on_stderr_when_a_handler_asks_for_the_client() {
+    let stderr = stderr_of("one_client_behind_a_proxy_that_is_not_trusted");
+    assert_eq!(stderr.matches("192.168.0.1 sends X-Forwarded-For").count(), 1, "{stderr}");
 }
 
 /// Ends when its input does, which is at once unless the next test runs it.

@@ -362,7 +362,7 @@ impl Drop for ClientConnection {
 /// Returns whether an address cannot be the source of packets from the open internet. That holds
 /// for this machine, for private networks, and for the address space between a carrier or cloud and
 /// its customers (RFC 6598).
-fn is_private(address: IpAddr) -> bool {
+pub(crate) fn is_private(address: IpAddr) -> bool {
     match ipv4_or_ipv6(address) {
         IpAddr::V4(address) => {
             let [first, second, ..] = address.octets();

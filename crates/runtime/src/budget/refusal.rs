@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use filoplume_http1::ParseError;
 
+use crate::budget::clients::is_private;
 use crate::budget::throttle::Throttle;
 use crate::transport::Peer;
 
@@ -148,6 +149,18 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// What the log says of a client with too many connections that may be a proxy.
+const PERHAPS_A_PROXY: &str = "if it is a proxy, name it by `trust_proxies` or \
+                               `Service::is_proxy`: all its clients count as one";
+
+/// Returns what the log adds about a client that has too many connections.
+fn about_full_client(peer: Peer) -> String {
+    match peer {
+        Peer::Tcp(address) if is_private(address.ip()) => PERHAPS_A_PROXY.to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// The refusals of an engine, counted by reason.
 #[derive(Debug)]
 pub(crate) struct Refusals {
@@ -170,6 +183,12 @@ impl Refusals {
     /// Counts a refusal. Logs it unless the same reason was logged within the last second.
     pub(crate) fn note(&self, refusal: Refusal, peer: Peer) {
         self.note_because(refusal, peer, String::new);
+    }
+
+    /// Counts a connection of a client that already has its maximum of them.
+    #[cold]
+    pub(crate) fn note_full_client(&self, peer: Peer) {
+        self.note_because(Refusal::ClientConnections, peer, || about_full_client(peer));
     }
 
     /// As `note`, with a more detailed reason in the log.
@@ -221,5 +240,15 @@ mod tests {
         }
         let expected: Vec<(Refusal, u64)> = all.into_iter().zip(0..).skip(1).collect();
         assert_eq!(refusals.read(), expected, "a reason that never occurred is not listed");
+    }
+
+    #[test]
+    fn only_a_full_client_in_a_private_network_may_be_a_proxy() {
+        let about = |address: &str| about_full_client(Peer::Tcp(address.parse().unwrap()));
+        for private in ["127.0.0.1:1", "10.0.0.1:1", "[::1]:1", "[::ffff:10.0.0.1]:1"] {
+            assert!(about(private).contains("`trust_proxies`"), "{private}");
+        }
+        assert_eq!(about("192.0.2.1:1"), "");
+        assert_eq!(about_full_client(Peer::Unix), "");
     }
 }

@@ -11,6 +11,9 @@ use crate::core::context::Context;
 /// bucket.
 const KEY_BYTES_MAX: usize = 256;
 
+/// The beginning of a key from the program.
+const KEY: &str = "key:";
+
 /// The bits of an address after the first 48.
 const NETWORK_HOST_BITS: u32 = 128 - 48;
 
@@ -30,11 +33,16 @@ impl Client {
         }
     }
 
+    /// Returns whether the client is known by its address.
+    pub(super) fn is_an_address(&self) -> bool {
+        !self.key.starts_with(KEY)
+    }
+
     fn with_key(mut key: String) -> Self {
         let end =
             (0..=KEY_BYTES_MAX).rev().find(|&end| key.is_char_boundary(end)).unwrap_or_default();
         key.truncate(end);
-        Self { key: format!("key:{key}"), network: None }
+        Self { key: format!("{KEY}{key}"), network: None }
     }
 
     fn with_address(address: Option<IpAddr>) -> Self {

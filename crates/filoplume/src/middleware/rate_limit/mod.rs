@@ -301,7 +301,12 @@ impl Middleware for RateLimit {
         let client = Client::of(&request, next.context(), self.key.as_ref());
         let (decision, owner) = self.take(&client)?;
         let mut response = match decision.retry_after {
-            Some(wait) => self.refusal(wait, owner).into_pending_response(),
+            Some(wait) => {
+                if client.is_an_address() {
+                    next.context().settings.proxies.warn_of_untrusted(&request);
+                }
+                self.refusal(wait, owner).into_pending_response()
+            }
             None => next.run(request),
         };
         // Headers of an inner limit are overwritten only if this limit has refused the request.

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use mio::Token;
 
 use super::{EventLoop, FIRST_LISTENER, Message, Readiness, Turn};
-use crate::budget::refusal::Refusal;
 use crate::engine::listener::{Accepted, Listener, is_connection_error, is_out_of_descriptors};
 
 /// Maximum number of connections accepted in a row before ready connections are served.
@@ -181,7 +180,7 @@ impl EventLoop {
             return true;
         }
         let Ok(counts_for) = engine.admit(accepted.peer) else {
-            engine.refusals.note(Refusal::ClientConnections, accepted.peer);
+            engine.refusals.note_full_client(accepted.peer);
             return false;
         };
         accepted.counts_for = counts_for;

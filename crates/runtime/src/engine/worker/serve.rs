@@ -241,7 +241,7 @@ impl Worker<'_> {
         let Some(address) = address else { return true };
         connection.peer = Peer::Tcp(address);
         let Ok(counts_for) = self.engine.admit(connection.peer) else {
-            self.engine.refusals.note(Refusal::ClientConnections, connection.peer);
+            self.engine.refusals.note_full_client(connection.peer);
             return false;
         };
         connection.count_for(counts_for);

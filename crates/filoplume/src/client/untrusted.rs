@@ -1,0 +1,138 @@
+//! A warning about a proxy that the app does not trust: all its clients then look like one.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use filoplume_runtime::{Incomplete, Peer, Request};
+
+use super::Proxies;
+use crate::log::log_without_subscriber;
+
+/// The headers by which proxies name the client.
+const HEADERS: [&str; 2] = ["X-Forwarded-For", "Forwarded"];
+
+/// Set by the warning. One is enough: the mistake is the same for each request.
+static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+
+impl Proxies {
+    /// Warns, once in a process, if the peer names a client and is probably a proxy, but is not
+    /// trusted. This is called only where the client matters, because it looks at the headers.
+    #[cold]
+    pub(crate) fn warn_of_untrusted(&self, request: &Request) {
+        let peer = request.peer();
+        if HAS_WARNED.load(Ordering::Relaxed) || !self.may_be_missing(peer) {
+            return;
+        }
+        if let Some(header) = HEADERS.into_iter().find(|name| request.headers().contains(name)) {
+            warn(peer, header, "App::trust_proxies");
+        }
+    }
+
+    /// As [`warn_of_untrusted`](Self::warn_of_untrusted), for a request that was refused before it
+    /// was complete: a PROXY header where none is expected looks like a malformed request.
+    pub(crate) fn warn_of_proxy_header(&self, incomplete: &Incomplete<'_>) {
+        let peer = incomplete.peer();
+        if is_proxy_header(incomplete.first_line())
+            && !HAS_WARNED.load(Ordering::Relaxed)
+            && is_near(peer)
+        {
+            warn(peer, "a PROXY header", "ServerBuilder::proxy_protocol");
+        }
+    }
+
+    /// Returns whether a proxy may have been forgotten in the list. Scanners in the internet send
+    /// such headers too, so peers with public addresses say nothing.
+    fn may_be_missing(&self, peer: Peer) -> bool {
+        !self.trusts_peer(peer) && is_near(peer)
+    }
+}
+
+#[cold]
+fn warn(peer: Peer, sent: &str, remedy: &str) {
+    if HAS_WARNED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let peer = match peer {
+        Peer::Tcp(address) => address.ip().to_canonical().to_string(),
+        _ => "a Unix socket".to_owned(),
+    };
+    tracing::warn!(
+        peer,
+        sent,
+        remedy,
+        "a proxy that is not trusted: all its clients count as one client"
+    );
+    log_without_subscriber(&format!(
+        "{peer} sends {sent} but is not trusted as a proxy: all its clients count as one client. \
+         If it is your proxy, see `{remedy}`."
+    ));
+}
+
+/// Returns whether this is the first line of a PROXY header. That of the binary version is what the
+/// engine keeps of its signature.
+fn is_proxy_header(line: &[u8]) -> bool {
+    line.starts_with(b"PROXY TCP") || line.starts_with(b"PROXY UNKNOWN") || line == b"\0"
+}
+
+/// Returns whether a peer is on this machine or in a private network.
+fn is_near(peer: Peer) -> bool {
+    match peer {
+        Peer::Tcp(address) => match address.ip().to_canonical() {
+            IpAddr::V4(ip) => {
+                let [first, second, ..] = ip.octets();
+                let is_shared = first == 100 && second & 0xc0 == 64; // RFC 6598
+                ip.is_loopback() || ip.is_private() || ip.is_link_local() || is_shared
+            }
+            IpAddr::V6(ip) => {
+                ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
+            }
+        },
+        Peer::Unix => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(ip: &str) -> Peer {
+        Peer::Tcp((ip.parse::<IpAddr>().unwrap(), 4711).into())
+    }
+
+    #[test]
+    fn only_near_peers_that_are_not_trusted_may_be_missing() {
+        let none = Proxies::new();
+        for near in [
+            "127.0.0.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "169.254.0.1",
+            "fd00::1",
+            "fe80::1",
+        ] {
+            assert!(none.may_be_missing(peer(near)), "{near}");
+        }
+        for far in ["192.0.2.1", "172.32.0.1", "100.128.0.1", "8.8.8.8", "2001:db8::1"] {
+            assert!(!none.may_be_missing(peer(far)), "{far}");
+        }
+        assert!(none.may_be_missing(Peer::Unix));
+        assert!(!Proxies::loopback().may_be_missing(peer("127.0.0.1")));
+        assert!(!Proxies::loopback().may_be_missing(Peer::Unix));
+        assert!(Proxies::loopback().may_be_missing(peer("10.1.2.3")));
+    }
+
+    #[test]
+    fn a_proxy_header_is_known_by_its_first_line() {
+        for line in [&b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2"[..], b"PROXY UNKNOWN", b"\0"] {
+            assert!(is_proxy_header(line), "{}", line.escape_ascii());
+        }
+        for line in [&b""[..], b"PROXY /a HTTP/1.1", b"GET / HTTP/1.1", b"\0\0"] {
+            assert!(!is_proxy_header(line), "{}", line.escape_ascii());
+        }
+    }
+}
