@@ -57,6 +57,12 @@ impl Browser {
         browser
     }
 
+    /// Accepts every certificate of the pages that are opened from now on, such as one that a test
+    /// has made.
+    pub fn accept_any_certificate(&mut self) {
+        self.call("Security.setIgnoreCertificateErrors", &json!({"ignore": true}));
+    }
+
     /// Opens a page and waits until it is complete.
     pub fn open(&mut self, url: &str) {
         let opened = self.call("Page.navigate", &json!({"url": url}));

@@ -1,8 +1,13 @@
-//! The todo app in a real browser: registering, adding, completing, removing, signing out and in
-//! again.
+//! Apps in a real browser: the todo app, text across origins, and an app over TLS with a WebSocket
+//! and an event stream.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use filoplume::Listen;
+use filoplume::prelude::*;
+use filoplume::sse::{Event, Hub, LastEventId};
+use filoplume::websocket::{Socket, WebSocketUpgrade};
+use filoplume_tests::tls::Authority;
 use filoplume_tests::{Browser, Example};
 
 #[test]
@@ -56,4 +61,47 @@ fn cors_spa_shows_text_that_its_page_has_sent() {
     browser.fill("input[name=text]", "hello across origins");
     browser.click("button");
     browser.wait_for_text("hello across origins");
+}
+
+/// Shows what a socket and an event stream bring.
+const LIVE_PAGE: &str = r#"<!DOCTYPE html>
+<title>live</title>
+<p>A page over TLS.</p>
+<script>
+  const show = text => document.body.append(document.createElement("hr"), text);
+  const socket = new WebSocket(`wss://${location.host}/socket`);
+  socket.onopen = () => socket.send("a".repeat(100000));
+  socket.onmessage = message => show(`socket: ${message.data}`);
+  const events = new EventSource("/events");
+  events.onopen = () => fetch("/publish", { method: "POST" });
+  events.onmessage = message => show(`event: ${message.data}`);
+</script>
+"#;
+
+#[test]
+fn a_page_a_socket_and_an_event_stream_work_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(&folder.path().join("browser")) else { return };
+    let (hub, authority) = (Hub::new(), Authority::new());
+    let publishing = hub.clone();
+    let app = App::new()
+        .get("/", || Html(LIVE_PAGE))
+        .websocket("/socket", |upgrade: WebSocketUpgrade| {
+            upgrade.on_message(|socket: &Socket, text: String| {
+                socket.send(format!("{} letters", text.len()))
+            })
+        })
+        .get("/events", move |last: LastEventId| hub.subscribe(&last))
+        .post("/publish", move |client: ClientAddr| {
+            publishing.send(Event::new(format!("by {}", client.scheme())));
+        });
+    let tls = authority.issue("site", &["127.0.0.1"]).tls();
+    let app = app.start_on(Listen::new().https("127.0.0.1:0", tls)).unwrap();
+
+    browser.accept_any_certificate();
+    browser.open(&format!("https://{}/", app.local_addr()));
+    browser.wait_for_text("A page over TLS.");
+    browser.wait_for_text("socket: 100000 letters");
+    browser.wait_for_text("event: by https");
+    assert_eq!(browser.evaluate("window.isSecureContext"), true);
 }
