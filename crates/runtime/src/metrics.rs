@@ -139,6 +139,7 @@ pub(crate) struct Gauges {
     pub(crate) threads_max: usize,
     pub(crate) connections_max: usize,
     pub(crate) held_descriptors: usize,
+    pub(crate) descriptors_max: usize,
     pub(crate) memory_used: usize,
     pub(crate) memory_max: usize,
     pub(crate) spooled_bytes: u64,
@@ -221,6 +222,9 @@ pub struct Metrics {
     /// files, contents that wait in files or are read as they arrive, and upgraded connections.
     /// They count against the system's limit of open files together with the connections.
     pub held_descriptors: usize,
+    /// The maximum of connections and held descriptors together: the system's limit of open files
+    /// without a reserve for the program. `usize::MAX` where the system has no limit.
+    pub descriptors_max: usize,
     /// Idle connections that wait in their event loop, without a thread or buffer, when the loop
     /// last waited.
     pub parked: u64,
@@ -359,7 +363,8 @@ impl Counters {
         let Parts { pool, routes, loops } = parts;
         let Gauges { phase, incoming, waiting, threads_max, connections_max, .. } = gauges;
         let Gauges { memory_used, memory_max, spooled_bytes, moved, .. } = gauges;
-        let Gauges { pushed_streams, held_streams, held_descriptors, .. } = gauges;
+        let Gauges { pushed_streams, held_streams, .. } = gauges;
+        let Gauges { held_descriptors, descriptors_max, .. } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
@@ -372,6 +377,7 @@ impl Counters {
             connections_max: connections_max as u64,
             connections_shed: self.connections_shed.get(),
             held_descriptors,
+            descriptors_max,
             parked: loops.iter().map(|event_loop| event_loop.parked).sum(),
             requests: self.requests.get(),
             refused: sum(|refusal| matches!(refusal, Refusal::Request(_))),

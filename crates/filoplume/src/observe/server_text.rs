@@ -179,6 +179,12 @@ const THREADS: &[Family] = &[
         &[("", |of| of.held_descriptors as u64)],
     ),
     (
+        "filoplume_descriptors_max",
+        Gauge,
+        "The maximum of connections and held descriptors together.",
+        &[("", |of| of.descriptors_max as u64)],
+    ),
+    (
         "filoplume_stopping",
         Gauge,
         "Whether the server stops or has stopped.",

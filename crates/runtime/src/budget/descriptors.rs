@@ -88,6 +88,11 @@ impl Descriptors {
         configured.min(self.max)
     }
 
+    /// Returns the maximum of connections and held descriptors together.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
     /// Returns how many are held now.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)

@@ -33,6 +33,7 @@ impl Engine {
             threads_max: self.config.threads_max,
             connections_max: self.connections_max,
             held_descriptors: self.descriptors.held(),
+            descriptors_max: self.descriptors.max(),
             memory_used: self.memory.used(),
             memory_max: self.memory.bytes_max(),
             spooled_bytes: self.spooled_bytes(),
