@@ -1,6 +1,8 @@
 //! The feed of snapshots, and the thread that makes them while somebody looks.
 
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,26 +37,38 @@ pub(super) struct Feed {
     /// Whether there is a thread that makes snapshots. Its lock is held while a viewer is added and
     /// while the thread decides to end, so that no viewer is left without it.
     is_running: Mutex<bool>,
+    /// Whether the lock was held while a snapshot was made.
+    #[cfg(test)]
+    is_locked_for_snapshot: AtomicBool,
 }
 
 impl Feed {
     pub(super) fn new(observer: Arc<Observer>) -> Arc<Self> {
         let viewers = Broadcast::new(SlowClients::Coalesce);
-        Arc::new(Self { observer, viewers, is_running: Mutex::new(false) })
+        Arc::new(Self {
+            observer,
+            viewers,
+            is_running: Mutex::new(false),
+            #[cfg(test)]
+            is_locked_for_snapshot: AtomicBool::new(false),
+        })
     }
 
-    /// Adds a viewer. It gets its first snapshot at once.
-    pub(super) fn subscribe(self: &Arc<Self>) -> Result<EventStream> {
-        let mut is_running = self.is_running.lock();
-        if self.viewers.len() >= VIEWERS_MAX {
-            // Viewers that have left are found when something is sent.
-            self.viewers.send(&Event::comment("").encode(), None);
+    /// Adds a viewer. It gets its first snapshot at once. Returns `None` if there is no room.
+    pub(super) fn subscribe(self: &Arc<Self>) -> Result<Option<EventStream>> {
+        if !self.has_room() {
+            return Ok(None);
         }
-        if self.viewers.len() >= VIEWERS_MAX {
-            let detail = format!(
-                "{VIEWERS_MAX} viewers look at the console already: close one of their pages"
-            );
-            return Err(Error::unavailable(detail).with_known_header("retry-after", "5"));
+        let (sender, stream) = sse::channel();
+        // Without the lock, because it takes a while. It is sent before the viewer is added, so
+        // that it does not replace a newer one of the thread.
+        let snapshot = self.snapshot(self.viewers.len() + 1);
+        // The client may already have gone, which the next snapshot finds out.
+        let _ = sender.bytes().send_latest(KEY, snapshot);
+        let mut is_running = self.is_running.lock();
+        // Others may have come meanwhile.
+        if !self.has_room() {
+            return Ok(None);
         }
         if !*is_running {
             self.start().map_err(|error| {
@@ -62,11 +76,16 @@ impl Feed {
             })?;
             *is_running = true;
         }
-        let (sender, stream) = sse::channel();
         self.viewers.subscribe(sender.bytes().clone());
-        // The client may already have gone, which the next snapshot finds out.
-        let _ = sender.bytes().send_latest(KEY, self.snapshot());
-        Ok(stream)
+        Ok(Some(stream))
+    }
+
+    fn has_room(&self) -> bool {
+        if self.viewers.len() >= VIEWERS_MAX {
+            // Viewers that have left are found when something is sent.
+            self.viewers.send(&Event::comment("").encode(), None);
+        }
+        self.viewers.len() < VIEWERS_MAX
     }
 
     fn start(self: &Arc<Self>) -> std::io::Result<()> {
@@ -87,7 +106,7 @@ impl Feed {
                 continue;
             }
             (sent, moved) = (Instant::now(), moves);
-            self.viewers.send(&self.snapshot(), Some(KEY));
+            self.viewers.send(&self.snapshot(self.viewers.len()), Some(KEY));
             let mut is_running = self.is_running.lock();
             if self.viewers.is_empty() {
                 *is_running = false;
@@ -96,8 +115,10 @@ impl Feed {
         }
     }
 
-    fn snapshot(&self) -> Bytes {
-        let event = Event::new(snapshot(&self.observer, self.viewers.len())).event("snapshot");
+    fn snapshot(&self, viewers: usize) -> Bytes {
+        #[cfg(test)]
+        self.is_locked_for_snapshot.fetch_or(self.is_running.is_locked(), Relaxed);
+        let event = Event::new(snapshot(&self.observer, viewers)).event("snapshot");
         event.expect("the name has no line end").encode()
     }
 }
@@ -122,6 +143,10 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    fn viewer(feed: &Arc<Feed>) -> Option<EventStream> {
+        feed.subscribe().unwrap()
+    }
+
     fn eventually(what: &str, condition: impl Fn() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !condition() {
@@ -136,7 +161,7 @@ mod tests {
         let is_running = || *feed.is_running.lock();
         assert!(!is_running());
         for _ in 0..2 {
-            let viewers = [feed.subscribe().unwrap(), feed.subscribe().unwrap()];
+            let viewers = [viewer(&feed).unwrap(), viewer(&feed).unwrap()];
             assert!(is_running());
             drop(viewers);
             eventually("the thread ends", || !is_running());
@@ -146,9 +171,9 @@ mod tests {
     #[test]
     fn a_viewer_that_does_not_read_holds_one_snapshot() {
         let feed = Feed::new(Arc::default());
-        let stream = Mutex::new(Some(feed.subscribe().unwrap()));
+        let stream = Mutex::new(viewer(&feed));
         for _ in 0..100 {
-            assert_eq!(feed.viewers.send(&feed.snapshot(), Some(KEY)).sent, 1);
+            assert_eq!(feed.viewers.send(&feed.snapshot(1), Some(KEY)).sent, 1);
         }
         let service =
             move |_| -> Response { stream.lock().take().unwrap().into_response().unwrap() };
@@ -162,11 +187,19 @@ mod tests {
     fn viewers_that_have_left_make_room() {
         let feed = Feed::new(Arc::default());
         for _ in 0..100 {
-            drop(feed.subscribe().unwrap());
+            drop(viewer(&feed).unwrap());
         }
-        let viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| feed.subscribe().unwrap()).collect();
-        assert_eq!(feed.subscribe().unwrap_err().status(), 503);
+        let viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| viewer(&feed).unwrap()).collect();
+        assert!(viewer(&feed).is_none());
         drop(viewers);
-        assert!(feed.subscribe().is_ok());
+        assert!(viewer(&feed).is_some());
+    }
+
+    #[test]
+    fn the_first_snapshot_of_a_viewer_is_made_without_the_lock() {
+        let feed = Feed::new(Arc::default());
+        // The thread would hold the lock for a moment: it begins after the first snapshot.
+        let _viewer = viewer(&feed);
+        assert!(!feed.is_locked_for_snapshot.load(Relaxed));
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use filoplume_runtime::{Response, StatusCode};
 
-use super::feed::Feed;
+use super::feed::{Feed, VIEWERS_MAX};
+use crate::core::error::Result;
+use crate::core::response::IntoResponse;
 use crate::extract::Path;
 use crate::middleware::SecurityHeaders;
+use crate::observe::NoFailure;
 use crate::response::Html;
 use crate::routing::{Router, get};
 use crate::semantics::uri::encoded;
@@ -44,8 +47,25 @@ pub(super) fn routes(prefix: &str, feed: Arc<Feed>) -> Router {
         // It must be seen when all threads are busy: that is when it is needed.
         .route("/", get(move || Html(page.clone())).vital())
         // Making a snapshot takes a millisecond with many routes, which no loop should spend.
-        .route("/events", get(move || feed.subscribe()).on_pool().vital())
+        .route("/events", get(move || events(&feed)).on_pool().vital())
         .route("/{part}", get(|Path(name): Path<String>| part_response(&name)).vital())
+}
+
+/// Adds a viewer. One that finds no room is told so and tries again, as often as it likes: that is no
+/// failure of the app, so it is not logged as one.
+fn events(feed: &Arc<Feed>) -> Result<Response> {
+    if let Some(stream) = feed.subscribe()? {
+        return stream.into_response();
+    }
+    tracing::debug!(viewers = VIEWERS_MAX, "a viewer of the console is refused");
+    let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE);
+    response.set_bytes(Bytes::from(format!(
+        "{VIEWERS_MAX} viewers look at the console already: close one of their pages\n"
+    )));
+    response.set_header("content-type", "text/plain; charset=utf-8")?;
+    response.set_header("retry-after", "5")?;
+    response.extensions_mut().insert(NoFailure);
+    Ok(response)
 }
 
 /// Returns the folder of the parts relative to the page, so that a proxy may serve the page below

@@ -101,6 +101,12 @@ struct Kept {
 #[derive(Clone, Copy)]
 struct Failure(u64);
 
+/// Marks a response with the status of a failure that is none, such as a refused viewer of the
+/// console, as an extension.
+#[cfg(feature = "console")]
+#[derive(Clone, Copy)]
+pub(crate) struct NoFailure;
+
 /// Why a request was refused, as an extension of its response.
 #[derive(Clone)]
 struct Because(String);
@@ -236,6 +242,10 @@ impl Observer {
         response: &mut Response,
         trace_id_of: TraceIdOf,
     ) {
+        #[cfg(feature = "console")]
+        if response.extensions_mut().remove::<NoFailure>().is_some() {
+            return;
+        }
         let known = self.known.get().filter(|known| known.may_note(route, StoryKind::Failed));
         let Some(known) = known else { return };
         let mut story = Story::of_failure(response.status().as_u16());

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use filoplume::middleware::{BearerAuth, RequestIds, secrets_match};
 use filoplume::prelude::*;
@@ -332,6 +332,11 @@ fn viewers_are_bounded_and_make_room_when_they_leave() {
     let mut reason = String::new();
     refused.lines.read_to_string(&mut reason).unwrap();
     assert!(reason.contains("16 viewers look at the console already"), "{reason}");
+    let refused_at = UNIX_EPOCH.elapsed().unwrap().as_millis();
+    let later = viewers[0].wait_for("that is newer", |snapshot| {
+        u128::from(snapshot["at_ms"].as_u64().unwrap()) > refused_at
+    });
+    assert_eq!(later["stories"], json!([]), "a page that tries again hides no other stories");
     drop(viewers.pop());
     eventually("there is room", || Viewer::connect(app.local_addr()).is_accepted());
     assert!(viewers.iter_mut().all(|viewer| viewer.next().is_some()), "the others go on");

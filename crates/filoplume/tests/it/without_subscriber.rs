@@ -13,7 +13,7 @@ use std::time::Duration;
 use filoplume::middleware::{Csrf, CsrfToken, RateLimit, Sessions};
 use filoplume::prelude::*;
 use filoplume::response::Reader;
-use filoplume::{AppService, Health, Key, Peer};
+use filoplume::{AppService, Console, Health, Key, Peer};
 
 const MS: Duration = Duration::from_millis(1);
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -88,6 +88,27 @@ fn an_instance_that_becomes_unready_says_once_which_check_is_why() {
     let stderr = stderr_of("one_instance_that_becomes_unready");
     assert_eq!(stderr.matches("not ready: check queue failed").count(), 1, "{stderr}");
     assert!(!stderr.contains("not ready: check mail"), "it is optional: {stderr}");
+}
+
+#[test]
+fn one_viewer_of_the_console_too_many() {
+    let app = App::new().console("/console", Console::local()).start("127.0.0.1:0").unwrap();
+    let viewers = (0..17).map(|_| {
+        let mut stream = TcpStream::connect(app.local_addr()).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(b"GET /console/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        (stream, status)
+    });
+    let viewers: Vec<_> = viewers.collect();
+    assert_eq!(viewers.last().unwrap().1, *b"HTTP/1.1 503");
+}
+
+#[test]
+fn a_viewer_of_the_console_too_many_is_no_failure_on_stderr() {
+    let stderr = stderr_of("one_viewer_of_the_console_too_many");
+    assert!(!stderr.contains("failed") && !stderr.contains("viewers"), "{stderr}");
 }
 
 #[test]
