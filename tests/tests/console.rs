@@ -156,15 +156,22 @@ fn a_phone_needs_no_sideways_scrolling() {
         App::new()
             .get(long, || thread::sleep(MS * 30))
             .slow_after(MS)
+            .health(Health::new().check("a-check-with-a-long-name", MS * 30_000, || {
+                Err::<(), _>(Error::unavailable("planted/outage/".repeat(9)))
+            }))
             .with(middleware::RequestIds::new()),
     );
     let mut client = Client::connect(app.local_addr());
     client.get("/a-rather-long-path/1/that-does-not-fit/2");
+    assert_eq!(client.get("/ready").status, 503);
     for is_dark in [false, true] {
         browser.show_as(360, 740, is_dark);
         open(&mut browser, &app);
         browser.wait_for(&row(long));
         browser.wait_for_text("200 after");
+        browser.wait_for_text("planted/outage");
+        let state = "document.querySelector('#checks td.bad').textContent";
+        assert_eq!(browser.evaluate(state), "failed");
         let widths = browser.evaluate("[document.documentElement.scrollWidth, window.innerWidth]");
         assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
         assert_eq!(widths[1], 360);

@@ -103,6 +103,7 @@ pub use crate::execution::stuck::slot::{
     NotedRequestId, NotedTraceId, note_request_id, note_request_number, note_trace_id,
 };
 pub use crate::execution::stuck::wait::Wait;
+pub use crate::execution::stuck::watched::WatchedThread;
 pub use crate::server::in_process::answer_in_process;
 pub use crate::service::exchange::{Exchange, Note, QueuedFor, Ran, Timing};
 pub use crate::service::file_body::FileBody;

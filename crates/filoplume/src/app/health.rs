@@ -19,9 +19,9 @@ impl App {
     pub fn health(mut self, health: Health) -> Self {
         let monitor = Arc::clone(&self.settings.monitor);
         let stopping = self.settings.stopping.clone();
-        let (router, collect) = health.add_to(self.router, monitor, stopping);
+        let (router, checks) = health.add_to(self.router, monitor, stopping);
         self.router = router;
-        self.settings.health = Some(collect);
+        self.settings.checks = Some(checks);
         self
     }
 }

@@ -468,7 +468,7 @@ impl App {
         }
         if let Some(observer) = &settings.observer {
             observer.begin(table.names(), table.permits());
-            settings.health.take().into_iter().for_each(|collect| observer.add_collector(collect));
+            settings.checks.take().into_iter().for_each(|checks| observer.add_checks(checks));
         }
         if settings.is_development {
             tracing::warn!(

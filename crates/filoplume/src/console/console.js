@@ -237,7 +237,15 @@
       set(request, call.request_id || '');
     });
   };
-
+  const checkRow = row([['check', 'text path'], ['state', 'text'], ['for'], ['why', 'text']]);
+  const showChecks = (now) => {
+    keep(body('checks'), now.checks, (check) => check.name, checkRow, (tr, check) => {
+      const state_ = check.required ? check.state : `${check.state} (optional)`;
+      const texts = [check.name, state_, duration(check.since_s), check.message || ''];
+      texts.forEach((text, index) => set(tr.children[index], text));
+      tr.children[1].classList.toggle('bad', ['failed', 'late'].includes(check.state));
+    });
+  };
   const place = (cell, runs) => {
     if (!cell.firstChild) cell.append(make('span', 'place'));
     const badge = cell.firstChild;
@@ -387,6 +395,7 @@
     showRoutes(last);
     showCalls(last);
     showLimits(last);
+    showChecks(last);
     showLoops(last);
     showRefusals(last);
     showStories(last);

@@ -40,9 +40,10 @@ use crate::routing::Router;
 /// # App::new().console("/console", console).test();
 /// ```
 ///
-/// The page shows patterns of routes, names of threads, IDs of requests, and addresses of the
-/// services for which handlers wait. There are no paths, queries, headers, contents, or addresses
-/// of clients. Passwords and tokens are sent in plain text, so use TLS beyond this machine.
+/// The page shows patterns of routes, names of threads, IDs of requests, addresses of the services
+/// for which handlers wait, and errors of health checks. There are no paths, queries, headers,
+/// contents, or addresses of clients. Passwords and tokens are sent in plain text, so use TLS
+/// beyond this machine.
 ///
 /// Up to 16 viewers see it at once; further ones get a `503`. A snapshot is made once per second,
 /// and at once if a route begins to run elsewhere. All viewers share it. A viewer that reads too

@@ -51,8 +51,8 @@ pub(super) fn routes(prefix: &str, feed: Arc<Feed>) -> Router {
         .route("/{part}", get(|Path(name): Path<String>| part_response(&name)).vital())
 }
 
-/// Adds a viewer. One that finds no room is told so and tries again, as often as it likes: that is no
-/// failure of the app, so it is not logged as one.
+/// Adds a viewer. One that finds no room is told so and tries again, as often as it likes: that is
+/// no failure of the app, so it is not logged as one.
 fn events(feed: &Arc<Feed>) -> Result<Response> {
     if let Some(stream) = feed.subscribe()? {
         return stream.into_response();

@@ -13,7 +13,9 @@ use filoplume_runtime::{Metrics, Phase, RouteMetrics, Runs, Wait, Why};
 
 use super::feed::VIEWERS_MAX;
 use super::json::{Object, object};
-use crate::observe::{Busiest, Observer, RouteReport, Story};
+#[cfg(target_os = "linux")]
+use crate::observe::process;
+use crate::observe::{Busiest, CheckReport, Observer, RouteReport, Story};
 
 /// The version of the form. It changes when a member gets another meaning or is removed.
 const VERSION: u64 = 1;
@@ -23,6 +25,9 @@ const ROUTES_MAX: usize = 200;
 
 /// Longest ID of a request that is shown, in characters. The app may have taken it from a client.
 const ID_CHARS_MAX: usize = 64;
+
+/// Longest message of a health check, in characters.
+const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Returns a number that changes when a route begins to run elsewhere.
 pub(super) fn moves(observer: &Observer) -> u64 {
@@ -46,6 +51,7 @@ pub(super) fn snapshot(observer: &Observer, viewers: usize) -> String {
         write_limits(json, observer, server, viewers);
         write_loops(json, server);
         write_calls(json, observer);
+        json.list("checks", observer.checks(), |json, check| write_check(json, &check));
         write_routes(json, server, &busiest);
         write_refusals(json, server);
         json.list("stories", &stories, write_story);
@@ -103,7 +109,16 @@ fn write_limits(
         // Those that lead loops do not count toward the maximum.
         let threads = busy_threads(metrics).saturating_sub(metrics.loops().len() as u64);
         limits.push(("threads for handlers".into(), threads, metrics.threads_max as u64));
+        if metrics.descriptors_max < usize::MAX {
+            let used = metrics.connections + metrics.held_descriptors as u64;
+            let max = metrics.descriptors_max as u64;
+            limits.push(("connections and held descriptors".into(), used, max));
+        }
         limits.push(("memory".into(), metrics.memory_used as u64, metrics.memory_max as u64));
+    }
+    #[cfg(target_os = "linux")]
+    if let (Some(open), Some(max)) = (process::open_descriptors(), process::descriptors_max()) {
+        limits.push(("open files of the process".into(), open.min(max), max));
     }
     let of_permits = |(name, taken, count)| (format!("permits \"{name}\"").into(), taken, count);
     limits.extend(observer.permits().map(of_permits));
@@ -142,6 +157,15 @@ fn write_calls(json: &mut Object<'_>, observer: &Observer) {
         json.text("waits_for", call.wait.as_ref().map(Wait::to_string).as_deref());
         json.boolean("detached", call.is_detached);
     });
+}
+
+fn write_check(json: &mut Object<'_>, check: &CheckReport) {
+    json.text("name", &*check.name);
+    json.text("state", check.state);
+    json.boolean("required", check.is_required);
+    json.seconds("since_s", check.since);
+    json.milliseconds("took_ms", check.took);
+    json.text("message", check.message.as_deref().map(|text| cut(text, MESSAGE_CHARS_MAX)));
 }
 
 fn write_routes(json: &mut Object<'_>, server: Option<&Metrics>, busiest: &Busiest) {
@@ -247,5 +271,9 @@ fn write_story(json: &mut Object<'_>, story: &Story) {
 }
 
 fn bounded(id: &str) -> &str {
-    id.char_indices().nth(ID_CHARS_MAX).map_or(id, |(end, _)| &id[..end])
+    cut(id, ID_CHARS_MAX)
+}
+
+fn cut(text: &str, chars_max: usize) -> &str {
+    text.char_indices().nth(chars_max).map_or(text, |(end, _)| &text[..end])
 }

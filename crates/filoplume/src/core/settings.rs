@@ -10,7 +10,7 @@ use super::error::{Error, Responder};
 use super::states::States;
 use crate::client::Proxies;
 use crate::log::Throttles;
-use crate::observe::{Collect, Observer};
+use crate::observe::{CheckResults, Observer};
 
 /// The settings of an app that do not belong to its routes.
 #[derive(Default)]
@@ -28,8 +28,8 @@ pub(crate) struct Settings {
     pub(crate) monitor: Arc<OnceLock<Monitor>>,
     /// What is known of the requests, if anything asks for it.
     pub(crate) observer: Option<Arc<Observer>>,
-    /// Adds the results of the health checks to the metrics.
-    pub(crate) health: Option<Collect>,
+    /// The health checks, for the metrics and the console.
+    pub(crate) checks: Option<Arc<dyn CheckResults>>,
     /// For lines in the log about the requests of a route.
     pub(crate) throttles: Throttles,
 }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::TaskPool;
+use filoplume_runtime::{TaskPool, Wait, WatchedThread};
 use parking_lot::{Condvar, Mutex};
 
 use crate::core::error::{Error, Result};
@@ -65,6 +65,14 @@ pub(super) struct Finding<'a> {
     pub(super) took: Duration,
     /// Whether it has passed since the start.
     pub(super) has_passed: bool,
+    /// For how long it has been in this state. `None` if it has not ended yet.
+    #[cfg_attr(not(feature = "console"), allow(dead_code, reason = "the console shows it"))]
+    pub(super) since: Option<Duration>,
+    /// Why the latest run has failed, in one line.
+    #[cfg_attr(not(feature = "console"), allow(dead_code, reason = "the console shows it"))]
+    pub(super) error: Option<Arc<str>>,
+    /// The thread of a run that is late.
+    pub(super) thread: Option<WatchedThread>,
 }
 
 /// All checks of an app.
@@ -87,6 +95,12 @@ struct Shared {
 #[derive(Clone, Debug, Default)]
 struct Record {
     running_since: Option<Instant>,
+    /// The thread that runs it, once it has begun.
+    thread: Option<WatchedThread>,
+    /// When a run ended first in the state in which the last one did.
+    state_since: Option<Instant>,
+    /// Why the last run has failed, in one line.
+    error: Option<Arc<str>>,
     last: Option<Run>,
     has_passed: bool,
     /// The state that was logged last, because only changes are logged.
@@ -99,6 +113,17 @@ struct Run {
     state: State,
     took: Duration,
     ended: Instant,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Late => "late",
+        }
+    }
 }
 
 impl Purpose {
@@ -125,13 +150,32 @@ impl Record {
     }
 
     fn finding<'a>(&self, check: &'a Check, now: Instant) -> Finding<'a> {
+        let is_late = self.is_late(check, now);
         let (state, took) = match (self.running_since, self.last) {
-            (Some(since), _) if self.is_late(check, now) => (State::Late, now - since),
+            (Some(since), _) if is_late => (State::Late, now - since),
             (_, Some(run)) => (run.state, run.took),
             (since, None) => (State::Unknown, since.map_or(Duration::ZERO, |since| now - since)),
         };
+        let since = match self.running_since {
+            Some(since) if is_late => Some(self.late_since().unwrap_or(since + check.deadline)),
+            _ => self.state_since,
+        };
         let Check { name, purpose, .. } = check;
-        Finding { name, purpose: *purpose, state, took, has_passed: self.has_passed }
+        Finding {
+            name,
+            purpose: *purpose,
+            state,
+            took,
+            has_passed: self.has_passed,
+            since: since.map(|since| now.saturating_duration_since(since)),
+            error: self.error.clone().filter(|_| state == State::Failed),
+            thread: self.thread.filter(|_| is_late),
+        }
+    }
+
+    /// Returns since when the runs that have ended were late.
+    fn late_since(&self) -> Option<Instant> {
+        self.last.filter(|run| run.state == State::Late).and(self.state_since)
     }
 
     /// Returns whether this state is news for the log.
@@ -184,14 +228,15 @@ impl Checks {
             .iter()
             .map(|&index| {
                 let (check, record) = (&self.checks[index], &mut shared.records[index]);
+                let finding = record.finding(check, now);
                 if record.is_late(check, now) && record.is_news(State::Late) {
-                    late.push(check);
+                    late.push((check, finding.clone()));
                 }
-                record.finding(check, now)
+                finding
             })
             .collect();
         drop(shared);
-        late.into_iter().for_each(log_late);
+        late.iter().for_each(|(check, finding)| log_hanging(check, finding));
         findings
     }
 
@@ -229,6 +274,7 @@ impl Checks {
 
     /// Runs a check on this thread.
     fn run(&self, index: usize) {
+        self.shared.lock().records[index].thread = Some(WatchedThread::current());
         let result = catch_unwind(AssertUnwindSafe(|| (self.checks[index].run)()))
             .unwrap_or_else(|panic| Err(Error::internal(Panicked::caught(&*panic))));
         self.end(index, result);
@@ -246,6 +292,11 @@ impl Checks {
             Ok(()) => State::Passed,
         };
         record.has_passed |= state == State::Passed;
+        if record.last.is_none_or(|run| run.state != state) {
+            record.state_since = Some(now);
+        }
+        record.thread = None;
+        record.error = result.as_ref().err().map(|error| error.in_one_line().into());
         record.last = Some(Run { state, took, ended: now });
         let is_news = record.is_news(state);
         drop(shared);
@@ -271,6 +322,25 @@ fn log_late(check: &Check) {
     let required = check.purpose.is_required();
     tracing::warn!(check = name, required, ?deadline, "a health check exceeded its deadline");
     log_without_subscriber(&format!("the health check {name} took longer than {deadline:?}"));
+}
+
+/// Logs a check that exceeds its deadline and still runs, with what its thread waits for.
+fn log_hanging(check: &Check, finding: &Finding<'_>) {
+    let (name, deadline, running) = (&*check.name, check.deadline, finding.took);
+    let required = check.purpose.is_required();
+    let wait = finding.thread.map_or(Wait::Unknown, |thread| thread.wait());
+    tracing::warn!(
+        check = name,
+        required,
+        ?deadline,
+        ?running,
+        waits_for = %wait,
+        "a health check exceeded its deadline"
+    );
+    log_without_subscriber(&format!(
+        "the health check {name} has been running for {running:.1?}, longer than its deadline of \
+         {deadline:?}, and {wait}"
+    ));
 }
 
 fn log_passed(check: &Check) {

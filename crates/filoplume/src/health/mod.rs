@@ -18,7 +18,7 @@ use self::checks::{Check, Checks, Purpose};
 use self::readiness::Readiness;
 use self::report::{Verdict, response};
 use crate::core::error::{Error, Result};
-use crate::observe::Collect;
+use crate::observe::CheckResults;
 use crate::routing::{Route, Router, get};
 
 /// The time for which the result of a check is used. Load balancers probe every second or two, and
@@ -233,14 +233,14 @@ impl Health {
         self
     }
 
-    /// Adds the routes to a router. Returns it with what adds the latest results to the metrics.
+    /// Adds the routes to a router. Returns it with the checks, for the metrics and the console.
     #[track_caller]
     pub(crate) fn add_to(
         self,
         mut router: Router,
         monitor: Arc<OnceLock<Monitor>>,
         stopping: Stopping,
-    ) -> (Router, Collect) {
+    ) -> (Router, Arc<dyn CheckResults>) {
         let mut names = HashSet::new();
         for check in &self.checks {
             if !names.insert(&check.name) {
@@ -263,7 +263,7 @@ impl Health {
         let router = router
             .route(&self.live_path, probe(get(live), has_live_checks))
             .route(&self.ready_path, probe(get(ready), has_checks));
-        (router, Box::new(move |samples| readiness.collect(samples)))
+        (router, readiness)
     }
 }
 

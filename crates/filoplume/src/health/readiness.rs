@@ -8,9 +8,13 @@ use filoplume_runtime::{Monitor, Response, Stopping};
 use parking_lot::Mutex;
 
 use super::checks::{Checks, Finding, State};
+#[cfg(feature = "console")]
+use super::report::report;
 use super::report::{Verdict, response};
 use crate::log::log_without_subscriber;
-use crate::observe::Samples;
+#[cfg(feature = "console")]
+use crate::observe::CheckReport;
+use crate::observe::{CheckResults, Samples};
 
 /// The shortest time between two lines about readiness. Everybody may send probes, and an instance
 /// near its threshold of overload changes with each of them.
@@ -60,8 +64,20 @@ impl Readiness {
         response(verdict, &findings)
     }
 
-    /// Adds the latest results, which only probes renew, to the metrics.
-    pub(super) fn collect(&self, samples: &mut Samples) {
+    fn verdict(&self, findings: &[Finding<'_>]) -> Verdict {
+        let good = if self.is_overloaded() { Verdict::Overloaded } else { Verdict::Ready };
+        Verdict::of(findings, good)
+    }
+
+    fn is_overloaded(&self) -> bool {
+        let metrics = self.overloaded_at.and_then(|_| self.monitor.get()?.metrics());
+        metrics.zip(self.overloaded_at).is_some_and(|(metrics, max)| metrics.waiting >= max)
+    }
+}
+
+impl CheckResults for Readiness {
+    // Only probes renew the results.
+    fn collect(&self, samples: &mut Samples) {
         let findings = self.checks.known();
         let with_result = |finding: &&Finding<'_>| finding.state != State::Unknown;
         for finding in findings.iter().filter(with_result) {
@@ -88,14 +104,9 @@ impl Readiness {
         );
     }
 
-    fn verdict(&self, findings: &[Finding<'_>]) -> Verdict {
-        let good = if self.is_overloaded() { Verdict::Overloaded } else { Verdict::Ready };
-        Verdict::of(findings, good)
-    }
-
-    fn is_overloaded(&self) -> bool {
-        let metrics = self.overloaded_at.and_then(|_| self.monitor.get()?.metrics());
-        metrics.zip(self.overloaded_at).is_some_and(|(metrics, max)| metrics.waiting >= max)
+    #[cfg(feature = "console")]
+    fn reports(&self) -> Vec<CheckReport> {
+        self.checks.known().iter().map(report).collect()
     }
 }
 

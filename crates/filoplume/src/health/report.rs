@@ -6,6 +6,8 @@ use filoplume_runtime::{Response, StatusCode};
 
 use super::checks::{Finding, State};
 use crate::core::json_text::{Object, list, string};
+#[cfg(feature = "console")]
+use crate::observe::CheckReport;
 
 /// Whether the instance is alive or ready, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,18 +79,26 @@ pub(super) fn response(verdict: Verdict, findings: &[Finding<'_>]) -> Response {
 fn check(finding: &Finding<'_>) -> String {
     let mut object = Object::new();
     object.text("name", finding.name);
-    let state = match finding.state {
-        State::Unknown => "unknown",
-        State::Passed => "passed",
-        State::Failed => "failed",
-        State::Late => "late",
-    };
-    object.raw("status", &string(state));
+    object.raw("status", &string(finding.state.name()));
     if !finding.purpose.is_required() {
         object.raw("optional", "true");
     }
     object.raw("milliseconds", &milliseconds(finding.took));
     object.end()
+}
+
+/// Returns what the console shows of a check.
+#[cfg(feature = "console")]
+pub(super) fn report(finding: &Finding<'_>) -> CheckReport {
+    let error = finding.error.as_deref().map(str::to_owned);
+    CheckReport {
+        name: finding.name.to_owned(),
+        state: finding.state.name(),
+        is_required: finding.purpose.is_required(),
+        since: finding.since,
+        took: finding.took,
+        message: error.or_else(|| Some(finding.thread?.wait().to_string())),
+    }
 }
 
 fn milliseconds(time: Duration) -> String {

@@ -1,12 +1,12 @@
-//! Values for the console only: the routes with the most requests, the calls that run, and the
-//! time since the start.
+//! Values for the console only: the routes with the most requests, the calls that run, the health
+//! checks, and the time since the start.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Monitor, RunningCall};
 
-use super::{Observer, RouteReport};
+use super::{CheckReport, Observer, RouteReport};
 
 /// The routes with the most requests.
 pub(crate) struct Busiest {
@@ -48,6 +48,11 @@ impl Observer {
     /// Returns how long the server has been there. `None` for an app without a server.
     pub(crate) fn uptime(&self) -> Option<Duration> {
         self.started_at.get().map(Instant::elapsed)
+    }
+
+    /// Returns what is known of the health checks.
+    pub(crate) fn checks(&self) -> Vec<CheckReport> {
+        self.checks.get().map(|checks| checks.reports()).unwrap_or_default()
     }
 
     /// Returns whether a server was started, which may have ended.

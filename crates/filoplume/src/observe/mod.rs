@@ -5,6 +5,7 @@
 
 #[cfg(feature = "console")]
 mod busiest;
+mod checks;
 mod counts;
 mod histogram;
 mod id_header;
@@ -12,7 +13,7 @@ mod open_metrics;
 mod pace;
 mod permits;
 #[cfg(target_os = "linux")]
-mod process;
+pub(crate) mod process;
 mod report;
 mod samples;
 mod scrape;
@@ -33,6 +34,9 @@ use filoplume_runtime::{Exchange, Metrics, Monitor, Permits, QueuedFor, Response
 use crate::log::log_without_subscriber;
 #[cfg(feature = "console")]
 pub(crate) use busiest::Busiest;
+#[cfg(feature = "console")]
+pub(crate) use checks::CheckReport;
+pub(crate) use checks::CheckResults;
 use counts::{Counts, OnShard};
 use histogram::Histogram;
 pub(crate) use id_header::RequestIdHeader;
@@ -41,7 +45,6 @@ use open_metrics::labels;
 use pace::Pace;
 use permits::NamedPermits;
 pub use report::RouteReport;
-pub(crate) use samples::Collect;
 use samples::Collectors;
 pub use samples::Samples;
 use scrape::Scrape;
@@ -69,6 +72,8 @@ pub(crate) struct Observer {
     sockets: Arc<SocketCounts>,
     #[cfg(feature = "console")]
     started_at: OnceLock<Instant>,
+    #[cfg(feature = "console")]
+    checks: OnceLock<Arc<dyn CheckResults>>,
 }
 
 struct Known {
@@ -267,6 +272,13 @@ impl Observer {
     /// Adds samples to each text of the metrics.
     pub(crate) fn add_collector(&self, collect: impl Fn(&mut Samples) + Send + Sync + 'static) {
         self.collectors.add(Box::new(collect));
+    }
+
+    /// Adds the results of the health checks.
+    pub(crate) fn add_checks(&self, checks: Arc<dyn CheckResults>) {
+        #[cfg(feature = "console")]
+        let _ = self.checks.set(Arc::clone(&checks));
+        self.add_collector(move |samples| checks.collect(samples));
     }
 
     /// Returns the recent stories, the newest first.

@@ -17,7 +17,7 @@ pub(super) fn write_process(text: &mut OpenMetrics) {
         text.family("process_open_fds", "gauge", "Open descriptors of the process.");
         text.gauge("", count);
     }
-    if let Some(max) = fs::read_to_string("/proc/self/limits").ok().and_then(|of| max_fds(&of)) {
+    if let Some(max) = descriptors_max() {
         text.family("process_max_fds", "gauge", "The maximum of open descriptors.");
         text.gauge("", max);
     }
@@ -34,13 +34,18 @@ pub(super) fn write_process(text: &mut OpenMetrics) {
 
 /// Since Linux 6.2 the size of the folder is the number of descriptors. Before, it is 0 and they
 /// are counted, at about 100 ns each.
-fn open_descriptors() -> Option<u64> {
+pub(crate) fn open_descriptors() -> Option<u64> {
     let folder = "/proc/self/fd";
     match fs::metadata(folder).ok()?.len() {
         // Without the descriptor of the folder itself.
         0 => Some((fs::read_dir(folder).ok()?.count() as u64).saturating_sub(1)),
         count => Some(count),
     }
+}
+
+/// Returns how many descriptors the process may have.
+pub(crate) fn descriptors_max() -> Option<u64> {
+    max_fds(&fs::read_to_string("/proc/self/limits").ok()?)
 }
 
 fn started() -> Option<Duration> {

@@ -221,7 +221,7 @@ pub(super) struct Collectors {
 }
 
 /// Adds samples to a text of the metrics.
-pub(crate) type Collect = Box<dyn Fn(&mut Samples) + Send + Sync>;
+pub(super) type Collect = Box<dyn Fn(&mut Samples) + Send + Sync>;
 
 impl Collectors {
     pub(super) fn add(&self, collector: Collect) {

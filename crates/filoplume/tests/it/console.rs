@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -322,6 +323,49 @@ fn no_secret_is_in_the_feed() {
 }
 
 #[test]
+fn the_feed_has_the_health_checks_and_how_many_descriptors_are_in_use() {
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let hangs = move || {
+        let _ = released.lock().unwrap().recv();
+        Ok::<(), Error>(())
+    };
+    let health = Health::new()
+        .check("database", PATIENCE, || Ok::<(), Error>(()))
+        .optional_check("mail", PATIENCE, || Err::<(), _>(Error::unavailable("no route")))
+        .check("queue", MS * 50, hangs);
+    let app = start(App::new().health(health));
+    let mut viewer = Viewer::connect(app.local_addr());
+    let first = viewer.next().unwrap();
+    for check in first["checks"].as_array().unwrap() {
+        assert_eq!((&check["state"], &check["since_s"]), (&json!("unknown"), &Value::Null));
+    }
+    get(app.local_addr(), "/ready");
+    let snapshot = viewer.wait_for("with the results", |snapshot| {
+        let checks = snapshot["checks"].as_array().unwrap();
+        checks.iter().map(|check| &check["state"]).eq(["passed", "failed", "late"])
+    });
+    let [database, mail, queue] = &snapshot["checks"].as_array().unwrap()[..] else {
+        panic!("three checks: {snapshot}")
+    };
+    assert_eq!((&database["name"], &database["required"]), (&json!("database"), &json!(true)));
+    assert!(database["message"].is_null() && database["took_ms"].is_number(), "{database}");
+    assert_eq!((&mail["required"], &mail["message"]), (&json!(false), &json!("no route")));
+    assert!(mail["since_s"].is_number(), "{mail}");
+    let wait = if cfg!(target_os = "linux") { "its thread waits for" } else { "the system" };
+    assert!(queue["message"].as_str().unwrap().starts_with(wait), "{queue}");
+    if cfg!(target_os = "linux") {
+        for name in ["connections and held descriptors", "open files of the process"] {
+            let limits = snapshot["limits"].as_array().unwrap();
+            let limit = limits.iter().find(|limit| limit["name"] == name).unwrap();
+            assert!(limit["used"].as_u64() > Some(0) && limit["max"].as_u64() > Some(0), "{limit}");
+        }
+    }
+    drop(release);
+    app.shutdown();
+}
+
+#[test]
 fn viewers_are_bounded_and_make_room_when_they_leave() {
     let app = start(App::new().get("/", || "hi"));
     let mut viewers: Vec<_> = (0..16).map(|_| Viewer::connect(app.local_addr())).collect();
@@ -359,8 +403,8 @@ fn the_feed_ends_with_the_app() {
 
 #[test]
 fn a_console_on_its_own_address_shows_how_the_app_stops() {
-    let (sender, receiver) = std::sync::mpsc::channel::<()>();
-    let receiver = std::sync::Mutex::new(receiver);
+    let (sender, receiver) = mpsc::channel::<()>();
+    let receiver = Mutex::new(receiver);
     let app = App::new()
         .get("/", || "hi")
         .get("/gate", move || _ = receiver.lock().unwrap().recv())

@@ -91,6 +91,35 @@ fn an_instance_that_becomes_unready_says_once_which_check_is_why() {
 }
 
 #[test]
+fn one_check_that_hangs() {
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let hangs = move || {
+        let _ = released.lock().unwrap().recv();
+        Ok::<(), Error>(())
+    };
+    let client = App::new().health(Health::new().check("queue", MS * 50, hangs)).test();
+    for _ in 0..3 {
+        client.get("/ready").send().assert_status(503).assert_contains("late");
+    }
+    drop(release);
+}
+
+#[test]
+fn a_check_that_hangs_is_on_stderr_once_with_what_it_waits_for() {
+    let stderr = stderr_of("one_check_that_hangs");
+    let lines: Vec<_> =
+        stderr.lines().filter(|line| line.starts_with("the health check queue")).collect();
+    assert_eq!(lines.len(), 1, "{stderr}");
+    assert!(lines[0].contains("has been running for "), "{stderr}");
+    let wait = if cfg!(target_os = "linux") { "its thread waits for" } else { "the system" };
+    assert!(
+        lines[0].contains(&format!("longer than its deadline of 50ms, and {wait}")),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn one_viewer_of_the_console_too_many() {
     let app = App::new().console("/console", Console::local()).start("127.0.0.1:0").unwrap();
     let viewers = (0..17).map(|_| {

@@ -1,7 +1,7 @@
 //! The values of a snapshot as people read them.
 
 use super::cells::{Cell, Column, Line, Look, Size, table};
-use super::snapshot::{Call, EventLoop, Limit, Route, Snapshot, Story, Text};
+use super::snapshot::{Call, Check, EventLoop, Limit, Route, Snapshot, Story, Text};
 use super::view::{Rates, Sort};
 use crate::units;
 
@@ -67,6 +67,27 @@ pub(super) fn limits(now: &Snapshot) -> Vec<Cell> {
         Cell::new(format!("{} {full}", limit.name.as_str()), look)
     };
     limits.into_iter().map(cell).collect()
+}
+
+/// Returns each health check with its state, those that do not pass first. Why is a cell of its
+/// own, so that a narrow terminal has at least the state.
+pub(super) fn checks(now: &Snapshot) -> Vec<Cell> {
+    let mut checks: Vec<&Check> = now.checks.iter().collect();
+    checks.sort_by_key(|check| (check.state.as_str() == "passed", !check.required));
+    let cells = |check: &Check| {
+        let (name, state) = (check.name.as_str(), check.state.as_str());
+        if !["failed", "late"].contains(&state) {
+            return vec![Cell::plain(format!("{name} {state}"))];
+        }
+        let (optional, look) =
+            if check.required { ("", Look::Bad) } else { (" (optional)", Look::Warning) };
+        let since = uptime(check.since_s);
+        let state = Cell::new(format!("{name} {state}{optional} for {since}"), look);
+        let why = check.message.iter().map(Text::as_str).filter(|why| !why.is_empty());
+        let why = why.map(|why| Cell::new(format!("({why})"), Look::Dim));
+        std::iter::once(state).chain(why).collect()
+    };
+    checks.into_iter().flat_map(cells).collect()
 }
 
 pub(super) fn loops(now: &Snapshot) -> Vec<Cell> {

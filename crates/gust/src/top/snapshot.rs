@@ -31,6 +31,8 @@ pub(crate) struct Snapshot {
     #[serde(default)]
     pub(crate) limits: Vec<Limit>,
     #[serde(default)]
+    pub(crate) checks: Vec<Check>,
+    #[serde(default)]
     pub(crate) loops: Vec<EventLoop>,
     #[serde(default)]
     pub(crate) calls: Vec<Call>,
@@ -88,6 +90,17 @@ pub(crate) struct EventLoop {
     pub(crate) connections: Option<f64>,
     pub(crate) idle: Option<f64>,
     pub(crate) handed_over: Option<f64>,
+}
+
+/// A health check.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Check {
+    pub(crate) name: Text,
+    pub(crate) state: Text,
+    pub(crate) required: bool,
+    pub(crate) since_s: Option<f64>,
+    pub(crate) message: Option<Text>,
 }
 
 /// A call that runs.

@@ -193,6 +193,7 @@ impl View {
         let lines_max = if height < LOW { 1 } else { 3 };
         for (title, items) in [
             ("limits", rows::limits(now)),
+            ("checks", rows::checks(now)),
             ("loops", rows::loops(now)),
             ("refused", rows::refusals(now)),
         ] {

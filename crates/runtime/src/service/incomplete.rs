@@ -14,7 +14,8 @@ use crate::transport::Peer;
 const LINE_BYTES_MAX: usize = 1024;
 
 /// A request that the engine refused before it was complete: it is malformed, exceeds a limit, did
-/// not arrive in time, or came without TLS to an address that expects it. It is given to [`Service::incomplete`], for logs.
+/// not arrive in time, or came without TLS to an address that expects it. It is given to
+/// [`Service::incomplete`], for logs.
 ///
 /// ```
 /// use filoplume_runtime::{Incomplete, Request, Response, Service};

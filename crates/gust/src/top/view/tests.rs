@@ -54,6 +54,7 @@ fn a_usual_terminal_shows_everything_that_matters() {
             connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512
             memory 1.00 MiB of 1.00 GiB
             limits  threads 82 %  memory 0 %  connections 0 %  streams -
+            checks  queue late for 5 s  (its thread sleeps) …
             loops  filoplume-1: 6 open, 4 idle  filoplume-7: 4 open, 3 idle, handed over … …
             refused  overloaded 4
             running calls
@@ -72,7 +73,6 @@ fn a_usual_terminal_shows_everything_that_matters() {
                 3 s slow    GET /report: 200 after 1.2s (computing 1.2s)
               2 min failed  GET /orders/{id}: 500 after 4.81s (waiting 4.79s)
                 3 h refused GET /x: 503 \u{1b}[31m(queue 1.2s)\u{202e}, refused\u{d}\u{a}
-
             q quit  ? help  tab list  jk scroll  sort: r requests  p p99  w waiting  c comp…
         "#]],
     );
@@ -89,12 +89,12 @@ fn a_narrow_terminal_leaves_out_columns() {
             connections 10 of 65,536, 7 idle
             threads 3 busy of 9, at most 512 …
             limits  threads 82 %  memory 0 % …
+            checks  queue late for 5 s …
             loops  filoplume-1: 6 open, 4 idle …
             refused  overloaded 4
-            running calls  1 to 2 of 3
+            running calls  1 to 1 of 3
                TIME ROUTE        ITS THREAD
              4.12 s GET /orders… reads from a sock…
-             712 ms GET /report  computes
             [routes]
             ROUTE                     REQ/S      P99
             GET /users/{id}           2,000  2.50 ms
@@ -117,6 +117,7 @@ fn a_wide_terminal_shows_all_columns() {
             serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512
             memory 1.00 MiB of 1.00 GiB
             limits  threads 82 %  memory 0 %  connections 0 %  streams -
+            checks  queue late for 5 s  (its thread sleeps)  mail failed (optional) for 2 min 10 s  (connection\u{1b} refused)  database passed
             loops  filoplume-1: 6 open, 4 idle  filoplume-7: 4 open, 3 idle, handed over 2x  -: 0 open, 0 idle
             refused  overloaded 4
             running calls
@@ -142,7 +143,6 @@ fn a_wide_terminal_shows_all_columns() {
 
 
 
-
             q quit  ? help  tab list  jk scroll  sort: r requests  p p99  w waiting  c computing
         "#]],
     );
@@ -153,6 +153,7 @@ fn plain_text_has_everything_uncut() {
     expect![[r#"
         serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512  memory 1.00 MiB of 1.00 GiB
         limits  threads 82 %  memory 0 %  connections 0 %  streams -
+        checks  queue late for 5 s  (its thread sleeps)  mail failed (optional) for 2 min 10 s  (connection\u{1b} refused)  database passed
         loops  filoplume-1: 6 open, 4 idle  filoplume-7: 4 open, 3 idle, handed over 2x  -: 0 open, 0 idle
         refused  overloaded 4
 

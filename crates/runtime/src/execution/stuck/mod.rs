@@ -15,6 +15,7 @@ pub(crate) mod slot;
 #[cfg(all(test, not(loom)))]
 mod tests;
 pub(crate) mod wait;
+pub(crate) mod watched;
 
 #[cfg(target_os = "linux")]
 mod linux;
