@@ -90,6 +90,6 @@ fn a_request_that_arrives_with_a_reset_waits_for_no_thread() {
     });
     gate.open();
     assert_eq!(first.response().text(), "done");
-    let ended = || server.metrics().abandoned as usize + called.load(Ordering::SeqCst);
+    let ended = || server.metrics().abandoned + called.load(Ordering::SeqCst) as u64;
     eventually("each is answered or dropped", || ended() == sent);
 }

@@ -14,7 +14,6 @@ use std::marker::PhantomData;
 use filoplume_runtime::{InvalidHeader, Response};
 
 use super::{Error, Message, Result};
-use crate::core::names::public_names;
 use crate::core::response::IntoResponse;
 
 /// The type in which errors store their cause.
@@ -72,7 +71,6 @@ impl Error {
     pub(crate) fn lost_response_advice(&self) -> Option<String> {
         let name = self.inner.own_response?;
         let short = name.rsplit("::").next().unwrap_or(name);
-        let name = public_names(name);
         Some(format!(
             "`{name}` implements `IntoResponse`, but `?` converted it into a plain 500: \
              add `.error_response::<{short}>()` to the app, or let the handler return `Result<_, \

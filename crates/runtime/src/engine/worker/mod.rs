@@ -182,19 +182,17 @@ fn without_loop(
 pub(crate) fn answer(mut call: Call, seat: Seat) {
     let failure = call.end_wait();
     let (request, answer_to, permit) = call.into_parts();
-    match (answer_to, failure) {
-        (AnswerTo::Connection(reply_to), Some(failure)) => {
-            drop(permit);
-            follow_reply(reply_to, Some(seat), |worker, reply_to| {
-                worker.abandon(request, reply_to, failure)
+    match answer_to {
+        AnswerTo::Connection(reply_to) => {
+            follow_reply(reply_to, Some(seat), |worker, reply_to| match failure {
+                Some(failure) => {
+                    drop(permit);
+                    worker.abandon(request, reply_to, failure)
+                }
+                None => worker.answer(request, reply_to, permit),
             });
         }
-        (AnswerTo::Connection(reply_to), None) => {
-            follow_reply(reply_to, Some(seat), |worker, reply_to| {
-                worker.answer(request, reply_to, permit)
-            });
-        }
-        (AnswerTo::Guest(asker), _) => {
+        AnswerTo::Guest(asker) => {
             let engine = Arc::clone(&asker.loop_handle.engine);
             without_loop(engine, Some(seat), |worker| worker.answer_asked(request, asker, permit));
         }
