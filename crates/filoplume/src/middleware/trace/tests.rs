@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -332,7 +332,13 @@ fn the_wait_for_a_permit_is_in_the_span() {
     let first = ask();
     has_entered.recv().unwrap();
     let second = ask();
-    std::thread::sleep(Duration::from_millis(30));
+    let end = Instant::now() + Duration::from_secs(20);
+    while app.server().metrics().is_none_or(|metrics| metrics.waiting == 0) {
+        assert!(Instant::now() < end, "it does not wait");
+        std::thread::yield_now();
+    }
+    // From here on the wait is as long as this.
+    std::thread::sleep(Duration::from_millis(2));
     release.send(()).unwrap();
     release.send(()).unwrap();
     for mut stream in [first, second] {
