@@ -218,6 +218,30 @@ fn slow_uploads_are_ended_when_half_of_the_space_is_taken() {
 }
 
 #[test]
+fn who_takes_much_of_the_space_must_be_faster_while_it_is_short() {
+    let (folder, config) = spooling();
+    let server = server(config.content_bytes_max(8 << 30));
+    // Half of the space. It has to come at 4.8 MB/s, and comes at 200 kB/s, as the other does.
+    let mut long = server.client();
+    long.send(head("/", 4 << 30)).send(pattern(2 * PART));
+    eventually("its space is reserved", || server.metrics().spooled_bytes > 0);
+    let content = pattern(8 * PART);
+    let mut short = server.client();
+    short.send(head("/", content.len()));
+    for piece in content.chunks(20_000) {
+        short.send(piece);
+        // Its end may come between two pieces.
+        let _ = std::io::Write::write_all(&mut long.tcp(), piece);
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(short.response().body == content, "a small one has time");
+    let metrics = server.metrics();
+    let late = metrics.refusals().find(|(refusal, _)| *refusal == Refusal::Late);
+    assert_eq!(late.map(|(_, count)| count), Some(1), "{metrics:?}");
+    is_empty_again(&server, &folder);
+}
+
+#[test]
 fn one_slow_upload_has_time_while_there_is_space() {
     let (_folder, config) = spooling();
     let server = server(config.spooled_bytes_max(8 << 20));

@@ -100,8 +100,8 @@ pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 36
 /// neither for silence nor for a trickle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    usual: Budget,
-    pressed: Budget,
+    usual: ProgressDeadline,
+    pressed: ProgressDeadline,
 }
 
 /// The grace period while memory or threads are scarce. A peer that is silent for longer, or slower
@@ -113,8 +113,8 @@ impl Pace {
     pub(crate) fn new(started: Instant, grace: Duration, bytes_per_second_min: u64) -> Self {
         let pressed_min = bytes_per_second_min.max(PRESSED_BYTES_PER_SECOND_MIN);
         Self {
-            usual: Budget::new(started, grace, bytes_per_second_min),
-            pressed: Budget::new(started, grace.min(PRESSED_GRACE), pressed_min),
+            usual: ProgressDeadline::new(started, grace, bytes_per_second_min),
+            pressed: ProgressDeadline::new(started, grace.min(PRESSED_GRACE), pressed_min),
         }
     }
 
@@ -131,29 +131,39 @@ impl Pace {
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.usual.deadline
+        self.usual.at()
     }
 
     /// Returns the deadline that applies while a resource that this peer holds is scarce.
     pub(crate) fn pressed_deadline(&self) -> Instant {
-        self.pressed.deadline.min(self.usual.deadline)
+        self.pressed.at().min(self.usual.at())
     }
 }
 
 /// A deadline that transferred bytes extend.
 #[derive(Clone, Copy, Debug)]
-struct Budget {
+pub(crate) struct ProgressDeadline {
     deadline: Instant,
     grace: Duration,
     bytes_per_second_min: u64,
 }
 
-impl Budget {
-    fn new(started: Instant, grace: Duration, bytes_per_second_min: u64) -> Self {
+impl ProgressDeadline {
+    pub(crate) fn new(started: Instant, grace: Duration, bytes_per_second_min: u64) -> Self {
         Self { deadline: started + grace, grace, bytes_per_second_min }
     }
 
-    fn advance(&mut self, bytes: usize, now: Instant) {
+    /// Requires another pace from now on.
+    #[cfg(feature = "spool")]
+    pub(crate) fn set_pace(&mut self, bytes_per_second_min: u64) {
+        self.bytes_per_second_min = bytes_per_second_min.max(1);
+    }
+
+    pub(crate) fn at(&self) -> Instant {
+        self.deadline
+    }
+
+    pub(crate) fn advance(&mut self, bytes: usize, now: Instant) {
         // A deadline that applies only while something is scarce may have passed long ago. What
         // counts is the pace of the last moments, not a pause before them.
         let start = now.checked_sub(self.grace).map_or(self.deadline, |at| at.max(self.deadline));
@@ -164,7 +174,7 @@ impl Budget {
         self.deadline = (start + earned).min(now + self.grace).max(self.deadline);
     }
 
-    fn excuse(&mut self, time: Duration) {
+    pub(crate) fn excuse(&mut self, time: Duration) {
         self.deadline += time.min(TIMEOUT_MAX);
     }
 }

@@ -466,7 +466,8 @@ impl ServerConfig {
     /// Sets how many bytes may lie in these files, all together. A content reserves its announced
     /// length when it begins to be written, and a request whose content does not fit is answered
     /// with `503`. If [clients are counted](Self::connections_per_client_max), one of them may take
-    /// a quarter. When half is reserved, slow uploads are ended with `408`.
+    /// a quarter. When half is reserved, slow uploads are ended with `408`: those slower than 64
+    /// KiB per second, and those that would need more than 15 minutes for what they have reserved.
     ///
     /// Default: 8 GiB, or half of what is free in the folder when the server starts, if that is
     /// less. In a folder that lies in memory no more than half of [`memory_max`](Self::memory_max).

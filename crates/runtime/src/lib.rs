@@ -29,6 +29,7 @@
 
 mod budget;
 mod buffers;
+mod client_address;
 mod clock;
 mod config;
 mod engine;
@@ -70,7 +71,7 @@ pub use crate::tls::Tls;
 pub use filoplume_http1::Limits;
 
 // For all handlers: requests and responses.
-pub use crate::budget::client_network::client_network;
+pub use crate::client_address::client_network;
 pub use crate::service::blocking_stream::BlockingStream;
 pub use crate::service::body::{Body, ContentError};
 pub use crate::service::cancel::{CallbackGuard, Cancel};

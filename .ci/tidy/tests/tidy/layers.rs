@@ -137,6 +137,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/runtime/src",
         &[
+            &["client_address"],
             &["sync", "clock", "error", "sorted", "transport"],
             &["config", "execution", "tls"],
             &["budget"],

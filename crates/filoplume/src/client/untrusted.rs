@@ -1,6 +1,5 @@
 //! A warning about a proxy that the app does not trust: all its clients then look like one.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use filoplume_runtime::{Incomplete, Peer, Request};
@@ -34,7 +33,7 @@ impl Proxies {
         let peer = incomplete.peer();
         if is_proxy_header(incomplete.first_line())
             && !HAS_WARNED.load(Ordering::Relaxed)
-            && is_near(peer)
+            && peer.is_private()
         {
             warn(peer, "a PROXY header", "ServerBuilder::proxy_protocol");
         }
@@ -43,7 +42,7 @@ impl Proxies {
     /// Returns whether a proxy may have been forgotten in the list. Scanners in the internet send
     /// such headers too, so peers with public addresses say nothing.
     fn may_be_missing(&self, peer: Peer) -> bool {
-        !self.trusts_peer(peer) && is_near(peer)
+        !self.trusts_peer(peer) && peer.is_private()
     }
 }
 
@@ -74,26 +73,10 @@ fn is_proxy_header(line: &[u8]) -> bool {
     line.starts_with(b"PROXY TCP") || line.starts_with(b"PROXY UNKNOWN") || line == b"\0"
 }
 
-/// Returns whether a peer is on this machine or in a private network.
-fn is_near(peer: Peer) -> bool {
-    match peer {
-        Peer::Tcp(address) => match address.ip().to_canonical() {
-            IpAddr::V4(ip) => {
-                let [first, second, ..] = ip.octets();
-                let is_shared = first == 100 && second & 0xc0 == 64; // RFC 6598
-                ip.is_loopback() || ip.is_private() || ip.is_link_local() || is_shared
-            }
-            IpAddr::V6(ip) => {
-                ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
-            }
-        },
-        Peer::Unix => true,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn peer(ip: &str) -> Peer {

@@ -10,9 +10,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::budget::client_network::client_network;
 use crate::budget::clients::ClientConnection;
 use crate::budget::memory::Memory;
+use crate::client_address::client_network;
 
 /// At least one part in this many of the budget counts as free when shares are computed. So a
 /// client may have a 64th of the budget even if others have all of it.

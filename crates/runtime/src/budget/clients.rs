@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::budget::client_network::{client_network, ipv4_or_ipv6};
 use crate::budget::held::{Held, try_count};
 use crate::budget::networks::Networks;
 use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_have};
+use crate::client_address::{client_network, is_private};
 
 /// An IPv6 network of 48 bits may have this many times the connections of a client. It has many.
 const NETWORK_SHARE: usize = 4;
@@ -356,22 +356,6 @@ impl Drop for ClientDescriptor {
 impl Drop for ClientConnection {
     fn drop(&mut self) {
         self.clients.release(self.client, self.is_own);
-    }
-}
-
-/// Returns whether an address cannot be the source of packets from the open internet. That holds
-/// for this machine, for private networks, and for the address space between a carrier or cloud and
-/// its customers (RFC 6598).
-pub(crate) fn is_private(address: IpAddr) -> bool {
-    match ipv4_or_ipv6(address) {
-        IpAddr::V4(address) => {
-            let [first, second, ..] = address.octets();
-            let is_shared = first == 100 && second & 0b1100_0000 == 64;
-            address.is_loopback() || address.is_private() || address.is_link_local() || is_shared
-        }
-        IpAddr::V6(address) => {
-            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
-        }
     }
 }
 

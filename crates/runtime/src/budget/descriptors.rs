@@ -8,8 +8,8 @@
 //!
 //! Two counters decide, and each thread changes one and then reads the other. Threads that do so
 //! at the same moment may go beyond the maximum by one descriptor each, which the reserve has room
-//! for. Nothing waits for a held descriptor, so no wake-up can be lost: a loop that may not accept
-//! looks again when one of its connections ends, and ten times a second.
+//! for. No wake-up can be lost: a loop that may not accept looks again when one of its connections
+//! ends, and ten times a second, and a thread that waits for the answer of a loop has a deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,6 @@
 //! budget is refused, counted by its reason, and logged at a bounded rate.
 
 pub(crate) mod account;
-pub(crate) mod client_network;
 pub(crate) mod clients;
 pub(crate) mod descriptors;
 #[cfg(feature = "spool")]

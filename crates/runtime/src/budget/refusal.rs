@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use filoplume_http1::ParseError;
 
-use crate::budget::clients::is_private;
 use crate::budget::throttle::Throttle;
+use crate::client_address::is_private;
 use crate::transport::Peer;
 
 /// The reason why the engine refused a request or closed a connection that exceeded its limits.

@@ -3,7 +3,8 @@
 //!
 //! A content reserves its announced length when its file is created, so that what has begun can
 //! also end; one of unknown length reserves each part before it is written. When half of the space
-//! is reserved, slow uploads lose their connections, as if memory were short.
+//! is reserved, slow uploads lose their connections, as if memory were short, and those that have
+//! reserved much have to be faster than others.
 
 use std::fmt;
 use std::fs::File;
@@ -324,6 +325,11 @@ impl SpoolFile {
         reservation.written = after;
         reservation.space.written.fetch_add(more, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns how much of the space it has, with what is still to come.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.stored().reservation.bytes
     }
 
     /// Returns the number of bytes that were appended.

@@ -396,9 +396,8 @@ impl Engine {
     /// Returns another loop that has parked connections. `skipped` selects it in descending order
     /// of parked connections, starting again after the last one.
     pub(crate) fn fuller_loop(&self, own: &LoopHandle, skipped: usize) -> Option<Arc<LoopHandle>> {
-        let loops = self.loops.get()?.iter().filter_map(Weak::upgrade);
         let mut others = Vec::new();
-        for other in loops.filter(|other| !std::ptr::eq(&raw const **other, own)) {
+        for other in self.loop_handles().filter(|other| !std::ptr::eq(&raw const **other, own)) {
             let parked = other.parked();
             if parked > 0 {
                 insert_sorted(&mut others, (parked, other), usize::MAX, |(parked, _)| {
@@ -434,7 +433,7 @@ impl Engine {
     pub(crate) fn responds_within(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let (sender, receiver) = crossbeam_channel::unbounded();
-        for handle in self.loops.get().into_iter().flatten().filter_map(Weak::upgrade) {
+        for handle in self.loop_handles() {
             handle.send(Message::Ping(sender.clone()));
         }
         drop(sender);
@@ -443,17 +442,14 @@ impl Engine {
         matches!(receiver.try_recv(), Err(TryRecvError::Disconnected))
     }
 
-    /// Returns the loops of a running server, for tests.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn loops(&self) -> Vec<Arc<LoopHandle>> {
-        self.loops.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
+    /// Returns the loops that have not ended.
+    pub(crate) fn loop_handles(&self) -> impl Iterator<Item = Arc<LoopHandle>> {
+        self.loops.get().into_iter().flatten().filter_map(Weak::upgrade)
     }
 
     /// Wakes all loops, so that each of them notices a change of the shared state.
     pub(crate) fn wake_loops(&self) {
-        for handle in self.loops.get().into_iter().flatten().filter_map(Weak::upgrade) {
-            handle.wake();
-        }
+        self.loop_handles().for_each(|handle| handle.wake());
     }
 }
 

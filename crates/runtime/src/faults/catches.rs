@@ -56,7 +56,7 @@ fn the_observed_call_is_recorded_as_blocking_and_not_a_later_one() {
         let engine = server.engine().unwrap();
         // From now on only the test hands the loop over.
         engine.watchdog.stop();
-        let handle = engine.loops().pop().unwrap();
+        let handle = engine.loop_handles().last().unwrap();
         let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(client, "GET / HTTP/1.0\r\n\r\n").unwrap();
@@ -123,7 +123,7 @@ fn a_late_leader_that_takes_the_loop_from_a_call_that_waits_says_so() {
         server.spawn(until).unwrap();
         let engine = server.engine().unwrap();
         engine.watchdog.stop();
-        let handle = engine.loops().pop().unwrap();
+        let handle = engine.loop_handles().last().unwrap();
         let mut clients = Vec::new();
         for number in 1..=3 {
             let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();

@@ -317,7 +317,13 @@ impl Guest {
         }
     }
 
+    /// Returns until when a parked connection may hold space on the disk while that is short.
+    pub(crate) fn deadline_while_disk_short(&self) -> Option<Instant> {
+        self.as_http()?.deadline_while_disk_short()
+    }
+
     /// Returns whether a part of a content that is still arriving is in a file.
+    #[cfg(feature = "spool")]
     pub(crate) fn has_file(&self) -> bool {
         self.as_http().is_some_and(Http::has_file)
     }

@@ -19,6 +19,7 @@ macro_rules! each {
 }
 
 mod peek;
+mod peer;
 #[cfg(feature = "tls")]
 pub(crate) mod records;
 mod send_file;
@@ -30,9 +31,8 @@ mod tls;
 #[cfg(feature = "tls")]
 pub(crate) mod tls_info;
 
-use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 #[cfg(unix)]
 use std::os::fd::AsFd;
 #[cfg(all(test, target_os = "linux"))]
@@ -49,6 +49,8 @@ use socket2::SockRef;
 
 #[cfg(all(test, target_os = "linux"))]
 use crate::faults::{Call, Plan, Watched};
+
+pub use self::peer::Peer;
 
 /// A connected socket. Reads and writes retry when a signal interrupts them.
 #[derive(Debug)]
@@ -68,34 +70,6 @@ enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
-}
-
-/// The peer of a connection.
-///
-/// ```
-/// use filoplume_runtime::Peer;
-/// use std::net::SocketAddr;
-///
-/// let peer = Peer::Tcp(SocketAddr::from(([192, 0, 2, 7], 4711)));
-/// assert_eq!(peer.to_string(), "192.0.2.7:4711");
-/// assert_eq!(Peer::Unix.to_string(), "unix");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Peer {
-    /// A TCP peer.
-    Tcp(SocketAddr),
-    /// A process on this machine, over a Unix socket.
-    Unix,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix => f.write_str("unix"),
-        }
-    }
 }
 
 impl Transport {

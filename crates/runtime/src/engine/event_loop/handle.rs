@@ -47,8 +47,9 @@ pub(crate) enum Message {
     Adopt(Accepted),
     /// A loop has accepted a connection at the maximum, and asks this loop to close another one.
     MakeRoom(Arc<LoopHandle>),
-    /// Descriptors are scarce, and an idle connection must be closed.
-    Shed,
+    /// Descriptors are scarce, and an idle connection must be closed. A thread may wait for that:
+    /// it gets an answer, or the end of the channel if there is none to close.
+    Shed(Option<Sender<()>>),
     /// Another thread asks for further handles of the listeners.
     #[cfg(unix)]
     CloneListeners(Sender<std::os::fd::OwnedFd>),

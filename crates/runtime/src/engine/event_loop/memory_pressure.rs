@@ -41,8 +41,8 @@ impl EventLoop {
         let is_late = |connection: &Connection| {
             let deadline = if is_memory_short {
                 connection.pressed_deadline(head_timeout)
-            } else if is_disk_short && connection.guest.has_file() {
-                connection.guest.pressed_deadline()
+            } else if is_disk_short {
+                connection.guest.deadline_while_disk_short()
             } else {
                 None
             };

@@ -339,7 +339,7 @@ impl EventLoop {
                 shed.asker = Some(asker);
                 Some(Turn::Shed(shed))
             }
-            Message::Shed => self.find_descriptor(now),
+            Message::Shed(waiting) => self.find_descriptor(waiting, now),
             #[cfg(unix)]
             Message::CloneListeners(sender) => {
                 self.clone_listeners(&sender);

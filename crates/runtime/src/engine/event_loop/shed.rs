@@ -16,6 +16,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Sender;
+
 use super::accept::ACCEPT_PAUSE;
 use super::{EventLoop, LoopHandle, Turn};
 use crate::config::ServerConfig;
@@ -98,6 +100,8 @@ pub(crate) struct Shed {
     pub(crate) only_if_slow: bool,
     /// The loop that asked for it, if it was not its own.
     pub(crate) asker: Option<Arc<LoopHandle>>,
+    /// A thread that waits for its descriptor.
+    pub(crate) waiting: Option<Sender<()>>,
 }
 
 impl EventLoop {
@@ -106,14 +110,21 @@ impl EventLoop {
         self.room_of(now, Rank::Stream)
     }
 
-    /// Chooses a connection to close for a descriptor that another thread needs, or asks another
-    /// loop to.
-    pub(super) fn find_descriptor(&mut self, now: Instant) -> Option<Turn> {
-        let shed = self.make_room(now);
-        if shed.is_none() {
-            self.ask_for_room();
-        }
-        shed.map(Turn::Shed)
+    /// Chooses a connection to close for a descriptor that another thread needs. If there is none,
+    /// another loop is asked, unless the thread waits: it then asks by itself.
+    pub(super) fn find_descriptor(
+        &mut self,
+        waiting: Option<Sender<()>>,
+        now: Instant,
+    ) -> Option<Turn> {
+        let Some(mut shed) = self.make_room(now) else {
+            if waiting.is_none() {
+                self.ask_for_room();
+            }
+            return None;
+        };
+        shed.waiting = waiting;
+        Some(Turn::Shed(shed))
     }
 
     /// As [`make_room`](Self::make_room), of the idle connections only. Closing one needs no code
@@ -159,7 +170,7 @@ impl EventLoop {
             }
             let connection = self.slab.take(token, Missed::Nothing)?;
             let only_if_slow = rank == Rank::Slow;
-            return Some(Box::new(Shed { connection, only_if_slow, asker: None }));
+            return Some(Box::new(Shed { connection, only_if_slow, asker: None, waiting: None }));
         }
         None
     }

@@ -1,7 +1,12 @@
 //! The descriptors that connections hold beside their own. No plain request comes here.
 
 use std::io;
+use std::iter;
 use std::ops::ControlFlow::Continue;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
 
 use super::{Flow, Worker};
 use crate::budget::descriptors::{HeldDescriptor, Holding};
@@ -15,37 +20,66 @@ use crate::service::refused::RETRY_AFTER;
 use crate::service::request::Request;
 use crate::service::response::Response;
 
+/// How long a thread waits for loops that close connections for its descriptor. They do that within
+/// a millisecond, unless a handler has their thread. More would hold threads of the pool while
+/// descriptors are scarce.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+
 impl Worker<'_> {
     /// Counts a descriptor that is going to be held for a connection. If descriptors are scarce, an
     /// idle connection is closed for it. Returns `None` if none is left.
     #[cold]
     pub(super) fn hold_descriptor(&mut self, connection: &Connection) -> Option<HeldDescriptor> {
+        let mut until = None;
         loop {
             let connections = self.engine.counters.connections.get();
             match self.engine.descriptors.hold(connections, connection.account.client()) {
                 Holding::Within(held) => return Some(held),
                 Holding::Lent(held) => {
-                    self.free_one(&connection.loop_handle);
+                    if !self.free_one() {
+                        connection.loop_handle.send(Message::Shed(None));
+                    }
                     return Some(held);
                 }
-                // Each round closes a connection.
-                Holding::Full if self.free_one(&connection.loop_handle) => {}
-                Holding::Full | Holding::ClientFull => return None,
+                // Each round closes a connection. What was freed may have been taken by another.
+                Holding::Full if self.free_one() => {}
+                Holding::Full if self.lead.is_none() => {
+                    let until = *until.get_or_insert_with(|| Instant::now() + WAIT_MAX);
+                    if !self.wait_for_one(&connection.loop_handle, until) {
+                        return None;
+                    }
+                }
+                Holding::Full => {
+                    connection.loop_handle.send(Message::Shed(None));
+                    return None;
+                }
+                Holding::ClientFull => return None,
             }
         }
     }
 
     /// Closes the connection of this loop that has been idle for the longest time. Returns `false`
-    /// if there is none, or this thread leads no loop. A loop is then asked to close one.
-    fn free_one(&mut self, loop_handle: &LoopHandle) -> bool {
+    /// if there is none, or this thread leads no loop.
+    fn free_one(&mut self) -> bool {
         let now = self.buffers.clock.now();
-        let Some(shed) = self.lead.as_mut().and_then(|event_loop| event_loop.make_idle_room(now))
-        else {
-            loop_handle.send(Message::Shed);
-            return false;
-        };
-        self.close_idle(*shed);
-        true
+        let shed = self.lead.as_mut().and_then(|event_loop| event_loop.make_idle_room(now));
+        shed.map(|shed| self.close_idle(*shed)).is_some()
+    }
+
+    /// Waits until a loop has closed a connection, the loop `own` if it can. Returns `false` if
+    /// none has one to close, or the time is over. No loop waits for a thread that is here.
+    fn wait_for_one(&self, own: &Arc<LoopHandle>, until: Instant) -> bool {
+        let others = self.engine.loop_handles().filter(|other| !Arc::ptr_eq(other, own));
+        for handle in iter::once(Arc::clone(own)).chain(others) {
+            let (sender, closed) = crossbeam_channel::bounded(1);
+            handle.send(Message::Shed(Some(sender)));
+            match closed.recv_deadline(until) {
+                Ok(()) => return true,
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        false
     }
 
     /// Gives a content that is read as it arrives its own handle of the connection, once there is a

@@ -12,7 +12,7 @@ impl Worker<'_> {
     /// the loop chooses another one.
     #[cold]
     pub(super) fn shed(&mut self, shed: Shed) {
-        let Shed { mut connection, only_if_slow, asker } = shed;
+        let Shed { mut connection, only_if_slow, asker, waiting } = shed;
         let loop_handle = Arc::clone(connection.loop_handle());
         if only_if_slow {
             // Served once more, as if its socket were ready.
@@ -40,6 +40,10 @@ impl Worker<'_> {
         self.count_moved();
         if let Some(asker) = asker {
             asker.send(Message::RoomMade);
+        }
+        if let Some(waiting) = waiting {
+            // Its thread may have given up.
+            let _ = waiting.try_send(());
         }
     }
 

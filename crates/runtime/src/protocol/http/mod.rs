@@ -346,7 +346,7 @@ impl Http {
         self.close(CloseReason::PeerAsked, false);
     }
 
-    /// Returns the deadline for a peer that sends a content while memory or disk space is short.
+    /// Returns the deadline for a peer that sends a content while memory is short.
     pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Receiving(receiving) => Some(receiving.pressed_deadline()),
@@ -354,7 +354,16 @@ impl Http {
         }
     }
 
+    /// Returns the deadline for a peer whose content is in a file while disk space is short.
+    pub(crate) fn deadline_while_disk_short(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Receiving(receiving) => receiving.deadline_while_disk_short(),
+            _ => None,
+        }
+    }
+
     /// Returns whether a part of the content is in a file.
+    #[cfg(feature = "spool")]
     pub(crate) fn has_file(&self) -> bool {
         matches!(&self.stage, Stage::Receiving(receiving) if receiving.beyond.has_file())
     }

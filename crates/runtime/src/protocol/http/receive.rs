@@ -60,6 +60,18 @@ impl Receiving {
         self.pace.pressed_deadline()
     }
 
+    /// Returns the deadline that applies while disk space is short. `None` means that no part of
+    /// the content is in a file.
+    pub(super) fn deadline_while_disk_short(&self) -> Option<Instant> {
+        match &self.beyond {
+            Beyond::Refused | Beyond::Streamed => None,
+            #[cfg(feature = "spool")]
+            Beyond::Spooled(spooling) => {
+                Some(spooling.deadline_while_short()?.min(self.pressed_deadline()))
+            }
+        }
+    }
+
     /// Returns the length of the whole content, or of what is not in a file yet, if it is known.
     fn expected(&self) -> Option<usize> {
         let remaining = usize::try_from(self.decoder.remaining_length()?).ok()?;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use filoplume_http1::ContentDecoder;
 
@@ -14,16 +14,28 @@ use crate::budget::descriptors::HeldDescriptor;
 use crate::budget::refusal::Refusal;
 use crate::budget::spool::{SpoolError, SpoolFile, SpoolSpace};
 use crate::buffers::Content;
+use crate::clock::ProgressDeadline;
 use crate::service::body::{Body, SpooledContent};
 
 /// How much is written at once. Less would wake a thread more often, more would keep more of slow
 /// contents in memory.
 pub(super) const PART_BYTES: u64 = 256 * 1024;
 
+/// While disk space is short, a content must come so fast that what it has reserved would be there
+/// after this many seconds. Reserved space is lost to others, so who takes more of it must be
+/// faster. A slower pace than that for all scarce resources is never asked for.
+const SECONDS_WHILE_SHORT: u64 = 15 * 60;
+
+/// How far a content may stay behind that pace. A part comes within this time at the slowest pace
+/// for scarce resources.
+const GRACE_WHILE_SHORT: Duration = Duration::from_secs(5);
+
 /// The file of a content, from the first part that was written.
 #[derive(Debug, Default)]
 pub(super) struct Spooling {
     file: Option<SpoolFile>,
+    /// When the next part must be written while disk space is short.
+    while_short: Option<ProgressDeadline>,
     /// Since when a part waits to be written.
     waits_since: Option<Instant>,
 }
@@ -31,6 +43,23 @@ pub(super) struct Spooling {
 impl Spooling {
     pub(super) fn has_file(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// Returns the deadline that applies while disk space is short, and requires more of a content
+    /// that holds much of it.
+    pub(super) fn deadline_while_short(&self) -> Option<Instant> {
+        self.while_short.as_ref().map(ProgressDeadline::at)
+    }
+
+    /// Notes that so many bytes were written by `now`, `waited` after they had come.
+    fn note_progress(&mut self, bytes: usize, waited: Duration, now: Instant) {
+        let Some(file) = &self.file else { return };
+        let pace = file.reserved() / SECONDS_WHILE_SHORT;
+        let due = || ProgressDeadline::new(now, GRACE_WHILE_SHORT, 1);
+        let while_short = self.while_short.get_or_insert_with(due);
+        while_short.set_pace(pace);
+        while_short.excuse(waited);
+        while_short.advance(bytes, now);
     }
 
     pub(super) fn into_body(self) -> Option<io::Result<Body>> {
@@ -157,14 +186,14 @@ impl Receiving {
             }
         };
         file.append(self.content.as_slice())?;
+        // The time until it was written does not count against the peer.
+        let waited = spooling.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.pace.excuse(waited);
+        spooling.note_progress(self.content.len(), waited, Instant::now());
         // A slow peer keeps no buffer between two parts.
         self.content = Content::default();
         self.charge.try_set(0);
         self.bytes_max = PART_BYTES;
-        // The time until it was written does not count against the peer.
-        if let Some(since) = spooling.waits_since.take() {
-            self.pace.excuse(since.elapsed());
-        }
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The network that counts as one client.
+//! What an address says of its client: the network that counts as one, and whether it is private.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -29,11 +29,27 @@ pub fn client_network(address: IpAddr) -> IpAddr {
 }
 
 /// Returns the IPv4 address that an IPv6 address contains, if it does.
-pub(crate) fn ipv4_or_ipv6(address: IpAddr) -> IpAddr {
+fn ipv4_or_ipv6(address: IpAddr) -> IpAddr {
     let IpAddr::V6(ipv6) = address else { return address };
     let [0x64, 0xff9b, 0, 0, 0, 0, ..] = ipv6.segments() else { return address.to_canonical() };
     let [.., a, b, c, d] = ipv6.octets();
     IpAddr::from([a, b, c, d])
+}
+
+/// Returns whether an address cannot be the source of packets from the open internet. That holds
+/// for this machine, for private networks, and for the address space between a carrier or cloud and
+/// its customers (RFC 6598).
+pub(crate) fn is_private(address: IpAddr) -> bool {
+    match ipv4_or_ipv6(address) {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            let is_shared = first == 100 && second & 0b1100_0000 == 64;
+            address.is_loopback() || address.is_private() || address.is_link_local() || is_shared
+        }
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+    }
 }
 
 #[cfg(test)]
