@@ -71,7 +71,7 @@ impl Worker<'_> {
     fn wait_for_one(&self, own: &Arc<LoopHandle>, until: Instant) -> bool {
         let others = self.engine.loop_handles().filter(|other| !Arc::ptr_eq(other, own));
         for handle in iter::once(Arc::clone(own)).chain(others) {
-            let (sender, closed) = crossbeam_channel::bounded(1);
+            let (sender, closed) = crossbeam_channel::unbounded();
             handle.send(Message::Shed(Some(sender)));
             match closed.recv_deadline(until) {
                 Ok(()) => return true,
