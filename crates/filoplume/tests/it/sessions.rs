@@ -1,5 +1,6 @@
 //! Sessions in every kind of storage, under attacks and failures.
 
+mod remembered;
 mod stores;
 
 use std::collections::HashMap;

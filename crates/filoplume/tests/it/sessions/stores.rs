@@ -139,7 +139,7 @@ fn redis_has_no_ids() {
 }
 
 /// Returns the number of seconds after which Redis removes the only session.
-fn seconds_left(redis: &RedisServer) -> u64 {
+pub(super) fn seconds_left(redis: &RedisServer) -> u64 {
     let ids = redis.ask("KEYS *");
     let id = ids.lines().find(|line| line.starts_with("filoplume:")).expect("there is one");
     let left = redis.ask(&format!("TTL {id}"));
