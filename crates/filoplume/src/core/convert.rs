@@ -34,6 +34,7 @@ impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
         let () = E::CHECKED;
     };
     const IS_CONDITIONAL: bool = T::IS_CONDITIONAL || E::IS_CONDITIONAL;
+    const KEEPS_HEADERS: bool = false;
 
     #[inline]
     fn into_response(self) -> Result<Response> {
@@ -57,6 +58,7 @@ impl<T: IntoResponse> IntoResponse for Option<T> {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
     const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
+    const KEEPS_HEADERS: bool = false;
 
     fn into_response(self) -> Result<Response> {
         match self {
@@ -204,6 +206,7 @@ impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
 /// A response with an explicit status is sent whole, regardless of the conditions of the request.
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     const CHECKED: () = T::CHECKED;
+    const KEEPS_HEADERS: bool = T::KEEPS_HEADERS;
 
     fn into_response(self) -> Result<Response> {
         if T::IS_HEADERS && is_error(self.0) {
@@ -264,21 +267,32 @@ impl IntoResponse for Headers {
 }
 
 /// Sets the headers, replacing those of the same name. Each `set-cookie` is added.
+///
+/// A status, an [`Error`] or an error type of the app gets them as well. The error of a `Result`
+/// and the `404` of `None` do not: a lifetime in caches that is meant for a page is not that of
+/// the error in its place.
 impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoResponse
     for ([(N, V); COUNT], T)
 {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
     const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
+    const KEEPS_HEADERS: bool = T::KEEPS_HEADERS;
 
     fn into_response(self) -> Result<Response> {
         let (headers, value) = self;
-        set_headers(value.into_response()?, headers)
+        match value.into_response() {
+            Ok(response) => set_headers(response, headers),
+            Err(error) => Err(with_kept_headers::<T, _, _>(error, &headers)),
+        }
     }
 
     fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
         let (headers, value) = self;
-        set_headers(value.into_conditional_response(conditions)?, headers)
+        match value.into_conditional_response(conditions) {
+            Ok(response) => set_headers(response, headers),
+            Err(error) => Err(with_kept_headers::<T, _, _>(error, &headers)),
+        }
     }
 
     fn into_error(self, status: StatusCode) -> Result<Error, Self> {
@@ -305,6 +319,20 @@ fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(error: Error, headers: &[(N, V)])
             error.with_header(name.as_ref(), value).map_err(|cause| unset(name.as_ref(), cause))
         })
         .unwrap_or_else(|error| error)
+}
+
+/// Returns the error of a value of type `T` with the headers that were set on the value. Its
+/// content is rendered, so the content type of the value is not that of the error.
+#[cold]
+fn with_kept_headers<T: IntoResponse, N: AsRef<str>, V: AsRef<[u8]>>(
+    error: Error,
+    headers: &[(N, V)],
+) -> Error {
+    if !T::KEEPS_HEADERS {
+        return error;
+    }
+    let kept = headers.iter().filter(|(name, _)| !is_content_type(name.as_ref()));
+    with_headers(error, &kept.map(|(name, value)| (name, value)).collect::<Vec<_>>())
 }
 
 fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
@@ -353,15 +381,26 @@ impl<T: IntoResponse> IntoResponse for (Headers, T) {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
     const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
+    const KEEPS_HEADERS: bool = T::KEEPS_HEADERS;
 
     fn into_response(self) -> Result<Response> {
         let (headers, value) = self;
-        add_headers(value.into_response()?, &headers)
+        match value.into_response() {
+            Ok(response) => add_headers(response, &headers),
+            Err(error) => {
+                Err(with_kept_headers::<T, _, _>(error, &headers.iter().collect::<Vec<_>>()))
+            }
+        }
     }
 
     fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
         let (headers, value) = self;
-        add_headers(value.into_conditional_response(conditions)?, &headers)
+        match value.into_conditional_response(conditions) {
+            Ok(response) => add_headers(response, &headers),
+            Err(error) => {
+                Err(with_kept_headers::<T, _, _>(error, &headers.iter().collect::<Vec<_>>()))
+            }
+        }
     }
 
     fn into_error(self, status: StatusCode) -> Result<Error, Self> {
@@ -388,6 +427,7 @@ where
     (H, T): IntoResponse,
 {
     const CHECKED: () = <(H, T)>::CHECKED;
+    const KEEPS_HEADERS: bool = <(H, T)>::KEEPS_HEADERS;
 
     fn into_response(self) -> Result<Response> {
         let (status, headers, value) = self;

@@ -113,6 +113,10 @@ pub trait IntoResponse {
     #[doc(hidden)]
     const IS_HEADERS: bool = false;
 
+    /// Whether an error that the value becomes has the headers that are set around the value.
+    #[doc(hidden)]
+    const KEEPS_HEADERS: bool = true;
+
     /// Whether the response depends on the conditions and the range of the request, like that of a
     /// [file](crate::FileResponse). A type that wraps another one has the value of the inner type.
     const IS_CONDITIONAL: bool = false;

@@ -98,6 +98,7 @@ fn is_json(content_type: &str) -> bool {
 
 impl<T: Serialize> IntoResponse for Json<T> {
     const SAYS_STATUS: bool = false;
+    const KEEPS_HEADERS: bool = false;
 
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();

@@ -81,6 +81,7 @@ impl<T: IntoResponse> IntoResponse for Attachment<T> {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
     const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
+    const KEEPS_HEADERS: bool = false;
 
     fn into_response(self) -> Result<Response> {
         let Self { name, content_type, content } = self;

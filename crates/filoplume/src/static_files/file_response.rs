@@ -232,6 +232,7 @@ impl FileResponse {
 
 impl IntoResponse for FileResponse {
     const IS_CONDITIONAL: bool = true;
+    const KEEPS_HEADERS: bool = false;
 
     /// Returns a response with the whole file.
     fn into_response(self) -> Result<Response> {

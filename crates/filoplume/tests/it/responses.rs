@@ -76,3 +76,56 @@ fn invalid_headers_beside_a_status_are_a_500() {
         client.get(path).send().assert_status(500).assert_no_header("x-a");
     }
 }
+
+/// An error of the app, as a value and not in a `Result`.
+struct SoldOut;
+
+impl IntoResponse for SoldOut {
+    fn into_response(self) -> Result<Response> {
+        Err(Error::conflict("sold out"))
+    }
+}
+
+#[test]
+fn headers_around_an_error_status_are_sent() {
+    const X: [(&str, &str); 2] = [("x-a", "b"), ("content-type", "text/csv")];
+    let client = App::new()
+        .get("/status", || (X, StatusCode::UNAUTHORIZED))
+        .get("/map", || (headers(), StatusCode::UNAUTHORIZED))
+        .get("/error", || (X, Error::not_found("no tea")))
+        .get("/own", || (X, SoldOut))
+        .get("/all", || (StatusCode::ACCEPTED, X, SoldOut))
+        .get("/done", || (X, StatusCode::NO_CONTENT))
+        .test();
+    for (path, expected) in [
+        ("/status", r#"401 b {"title":"Unauthorized","status":401}"#),
+        ("/map", r#"401 b {"title":"Unauthorized","status":401}"#),
+        ("/error", r#"404 b {"title":"Not Found","status":404,"detail":"no tea"}"#),
+        ("/own", r#"409 b {"title":"Conflict","status":409,"detail":"sold out"}"#),
+        ("/all", r#"409 b {"title":"Conflict","status":409,"detail":"sold out"}"#),
+        ("/done", "204 b "),
+    ] {
+        let response = client.get(path).send();
+        assert_eq!(summary(&response), expected, "{path}");
+        if response.status() != 204 {
+            response.assert_header("content-type", "application/problem+json");
+        }
+    }
+}
+
+/// Or a page that is missing would stay in caches for as long as the page itself.
+#[test]
+fn headers_of_a_value_are_not_those_of_the_error_in_its_place() {
+    const X: [(&str, &str); 1] = [("x-a", "b")];
+    let client = App::new()
+        .get("/none", || (X, None::<String>))
+        .get("/err", || (X, Err::<String, _>(Error::not_found("no tea"))))
+        .get("/json", || (X, Json([((), ())].into_iter().collect::<Unserializable>())))
+        .test();
+    for path in ["/none", "/err", "/json"] {
+        client.get(path).send().assert_no_header("x-a");
+    }
+}
+
+/// JSON cannot have a unit as the name of a field.
+type Unserializable = std::collections::HashMap<(), ()>;
