@@ -12,12 +12,19 @@ use super::shutdown::ShutdownHooks;
 use crate::core::app_router::AppRouter;
 use crate::core::asked::Asked;
 use crate::core::context::Context;
-use crate::core::error::Error;
+use crate::core::error::{Error, Responder};
 use crate::core::middleware::{End, Layer, Layers, Next};
 use crate::core::route::CompiledRoute;
 use crate::core::settings::Settings;
 use crate::error_response::render;
 use crate::routing::{Found, Table};
+
+/// The responses of error types of this crate that `?` converts. An app that wants others calls
+/// `map_error`, which comes first.
+pub(crate) const OWN_RESPONDERS: &[Responder] = &[
+    #[cfg(feature = "jwt")]
+    crate::core::error::responder::<crate::middleware::JwtError>,
+];
 
 /// An app that is ready to serve, shared by all threads.
 pub(crate) struct BuiltApp {

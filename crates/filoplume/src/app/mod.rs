@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use filoplume_runtime::{Method, Response, ServerConfig};
 
 pub(crate) use self::beside::{Beside, Part};
-pub(crate) use self::built_app::BuiltApp;
+pub(crate) use self::built_app::{BuiltApp, OWN_RESPONDERS};
 use self::refused::RefusalContents;
 pub(crate) use self::server_timing::ServerTiming;
 use self::shutdown::ShutdownHooks;
@@ -476,12 +476,12 @@ impl App {
             );
             record_panic_locations();
         }
-        let is_development = settings.is_development;
+        settings.responders.extend(OWN_RESPONDERS);
         let app = BuiltApp {
             table,
             layers,
+            server_timing: self.server_timing.in_development(settings.is_development),
             settings,
-            server_timing: if is_development { ServerTiming::Always } else { self.server_timing },
             config: self.config,
             refusal_contents: RefusalContents::default(),
             shutdown_hooks: self.shutdown_hooks,

@@ -30,6 +30,11 @@ pub(crate) enum ServerTiming {
 struct Asked;
 
 impl ServerTiming {
+    /// In development every response has the field, whatever the program has set.
+    pub(super) fn in_development(self, is_development: bool) -> Self {
+        if is_development { Self::Always } else { self }
+    }
+
     /// Returns whether no response has the field. Everything else here is for the other apps.
     #[inline]
     pub(crate) fn is_never(&self) -> bool {

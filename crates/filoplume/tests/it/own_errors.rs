@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use filoplume::middleware::{Jwt, JwtError};
 use filoplume::prelude::*;
 use parking_lot::Mutex;
 
@@ -84,6 +85,28 @@ fn map_error_takes_precedence() {
     let client = app.map_error(|_: &ShopError| Error::from_status(StatusCode::GONE)).test();
     client.get("/any/unicorn").send().assert_status(410);
     client.get("/own/unicorn").send().assert_status(409);
+}
+
+#[test]
+fn a_token_that_is_not_valid_is_a_401_after_a_question_mark() {
+    fn app() -> Result<App> {
+        let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
+        let name = |State(jwt): State<Jwt>, Path(token): Path<String>| -> Result<String> {
+            Ok(jwt.verify(&token)?["sub"].to_string())
+        };
+        let own = |State(jwt): State<Jwt>| jwt.verify("made up").map(drop);
+        Ok(App::new().get("/any/{token}", name).get("/own", own).state(jwt))
+    }
+    let client = app().expect("the secret is long enough").test();
+    for path in ["/any/made-up", "/own"] {
+        let response = client.get(path).send();
+        response.assert_status(401).assert_contains("the token is not valid");
+        let challenge = response.header("www-authenticate").expect("a 401 has a challenge");
+        assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
+    }
+    let gone = |_: &JwtError| Error::from_status(StatusCode::GONE);
+    let client = app().expect("the secret is long enough").map_error(gone).test();
+    client.get("/any/made-up").send().assert_status(410);
 }
 
 /// The log output of this thread.

@@ -3,7 +3,12 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use filoplume_runtime::Response;
 use jsonwebtoken::errors::ErrorKind;
+
+use crate::core::error::Result;
+use crate::core::response::IntoResponse;
+use crate::extract::{REALM, invalid_token};
 
 /// Why a token is not valid.
 ///
@@ -93,3 +98,12 @@ impl fmt::Display for JwtError {
 }
 
 impl StdError for JwtError {}
+
+/// Becomes the `401` of [`Jwt`](super::Jwt), with what is wrong in `www-authenticate`. The log has
+/// the whole reason.
+impl IntoResponse for JwtError {
+    fn into_response(self) -> Result<Response> {
+        let description = Some(self.description());
+        Err(invalid_token(REALM, "the token is not valid", description).with_source(self))
+    }
+}

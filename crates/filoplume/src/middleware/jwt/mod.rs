@@ -255,18 +255,24 @@ impl Jwt {
     }
 
     /// Returns the claims of a token if it is valid. For tokens that are not sent in
-    /// `Authorization`. The error says what is wrong, and not which status it has: with `?`, a
-    /// handler answers `500`. Choose one with `map_err`, such as [`Error::forbidden`].
+    /// `Authorization`. With `?`, a handler answers `401`, as the middleware does. If the token is
+    /// no login, such as that of a link in a mail, choose another status with `map_err`.
     ///
     /// ```
     /// use std::time::Duration;
     /// use filoplume::middleware::Jwt;
+    /// use filoplume::prelude::*;
     /// use serde_json::json;
     ///
     /// let links = Jwt::hs256("a secret of 32 random bytes at least")?.audience("confirm-address");
     /// let day = Duration::from_secs(86_400);
     /// let link = links.issue(&json!({"address": "ada@example.org"}), day)?;
     /// assert_eq!(links.verify(&link)?["address"], "ada@example.org");
+    ///
+    /// let refused = links.verify("made up").map_err(|error| {
+    ///     Error::new(StatusCode::GONE, "the link is not valid any more").with_source(error)
+    /// });
+    /// assert_eq!(refused.unwrap_err().status(), 410);
     /// # Ok::<(), filoplume::Error>(())
     /// ```
     ///
