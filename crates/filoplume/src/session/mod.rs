@@ -308,8 +308,8 @@ impl Session {
     ///
     /// If the response has already been made, or the generation of the subject cannot be read.
     #[doc(alias("login_user"))]
-    pub fn log_in(&self, subject: impl Into<String>) -> Result<()> {
-        let subject = subject.into();
+    pub fn log_in(&self, subject: impl fmt::Display) -> Result<()> {
+        let subject = subject.to_string();
         // Read before the session is locked, because the app may query a database.
         let generation = self.inner.manager.generation(&subject)?;
         let mut live = self.live()?;

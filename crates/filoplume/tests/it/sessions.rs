@@ -108,6 +108,17 @@ fn a_session_stores_renews_and_removes() {
 }
 
 #[test]
+fn the_number_of_a_row_can_log_in() {
+    let client = App::new()
+        .post("/login/{id}", |session: Session, Path(id): Path<i64>| session.log_in(id))
+        .get("/", |session: Session| session.subject())
+        .with(Sessions::in_cookie(key()))
+        .test();
+    client.post("/login/17").send().assert_status(200);
+    client.get("/").send().assert_text("17");
+}
+
+#[test]
 fn changes_are_saved_after_an_error_but_not_after_a_panic() {
     with_each_storage(|sessions, _| {
         let client = app(sessions()).test();
