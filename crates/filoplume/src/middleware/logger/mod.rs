@@ -297,6 +297,11 @@ impl Default for Logger {
     }
 }
 
+/// Returns whether an error is only a way to redirect, as extractors do that need a login.
+fn is_plain_redirect(error: &Error) -> bool {
+    error.status().is_redirection() && error.detail().is_none() && error.chain().next().is_none()
+}
+
 impl Middleware for Logger {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let started = Instant::now();
@@ -311,11 +316,13 @@ impl Middleware for Logger {
             sent::log_when_sent(&self.output, info, context, begun, &mut response);
             return Ok(response);
         }
-        let error = Error::of(&response).map(Error::in_one_line);
+        let error = Error::of(&response);
+        let is_error = error.is_some();
+        let error = error.filter(|error| !is_plain_redirect(error)).map(Error::in_one_line);
         self.output.log(&Entry {
             status: response.status(),
             route: context.route(),
-            bytes: bytes_of(&response, error.is_some()),
+            bytes: bytes_of(&response, is_error),
             duration: duration_of(timing, started),
             timing,
             request_id: context.request_id().map(RequestId::as_str),

@@ -42,6 +42,20 @@ pub(super) fn app(logger: Logger) -> App {
 }
 
 #[test]
+fn a_redirect_to_the_login_is_no_error() {
+    let sink = Sink::default();
+    let login = || Error::from_status(StatusCode::SEE_OTHER);
+    let old = || Error::new(StatusCode::SEE_OTHER, "too old");
+    let app = App::new().get("/a", login).get("/b", old);
+    let service = app.with(Logger::new().json().to(sink.clone())).build().unwrap();
+    ask(&service, "192.0.2.7:4711", "GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    let text = sink.text();
+    assert!(text.contains("303") && !text.contains("error"), "{text}");
+    ask(&service, "192.0.2.7:4711", "GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(sink.text().contains("too old"), "{}", sink.text());
+}
+
+#[test]
 fn a_json_line_has_all_fields() {
     let sink = Sink::default();
     let service = app(Logger::new().json().to(sink.clone())).build().unwrap();
