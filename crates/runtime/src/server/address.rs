@@ -27,6 +27,8 @@ use crate::error::{Kind, Result};
     label = "not a host and a port",
     note = "write a host and a port: `\"127.0.0.1:5000\"`, or `(\"127.0.0.1\", port)` with a \
             `port: u16`",
+    note = "with a port that is a text, such as that of the variable `PORT`: \
+            `format!(\"127.0.0.1:{{port}}\")`",
     note = "a server at `127.0.0.1` can be reached from this machine only, one at `0.0.0.0` from \
             others too"
 )]
