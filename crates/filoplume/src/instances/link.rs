@@ -16,7 +16,7 @@ use redis::{PubSub, RedisError, RedisResult};
 use super::Member;
 use super::outbox::{Outbox, Post, Work};
 use crate::core::error::{Error, Result};
-use crate::redis_pool::RedisPool;
+use crate::redis_pool::{RedisPool, query_all};
 
 /// Timeout for connecting and for each answer. A healthy Redis answers in less than a millisecond.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -194,9 +194,9 @@ impl Shared {
             };
             let mut pipeline = redis::pipe();
             for post in &posts {
-                pipeline.cmd("PUBLISH").arg(&*post.channel).arg(&*post.bytes).ignore();
+                pipeline.cmd("PUBLISH").arg(&*post.channel).arg(&*post.bytes);
             }
-            let result = pipeline.exec(&mut connection);
+            let result = query_all::<Vec<i64>>(&mut connection, &pipeline);
             for post in &posts {
                 if result.is_ok() { post.counts.sent() } else { post.counts.dropped() }
             }

@@ -8,7 +8,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Client, Connection, IntoConnectionInfo, RedisError, RedisResult};
+use redis::{Client, Connection, FromRedisValue, IntoConnectionInfo, Pipeline, RedisResult, Value};
 
 use silence::Silence;
 
@@ -76,10 +76,18 @@ impl RedisPool {
             return Err(io::Error::new(io::ErrorKind::TimedOut, message).into());
         };
         let answer = self.ask_now(ask);
-        if !answer.as_ref().is_err_and(RedisError::is_timeout) {
-            attempt.answered();
+        match answer {
+            // The system's text is "Resource temporarily unavailable", which tells nobody that the
+            // server is slow.
+            Err(error) if error.is_timeout() => {
+                let message = format!("it did not answer within {:?}", self.timeout);
+                Err(io::Error::new(io::ErrorKind::TimedOut, message).into())
+            }
+            answer => {
+                attempt.answered();
+                answer
+            }
         }
-        answer
     }
 
     fn ask_now<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
@@ -131,7 +139,57 @@ impl RedisPool {
     }
 }
 
+/// Sends several commands at once and returns their responses. `Pipeline::query` would wait for
+/// each of them although the first one has not come, and so for a multiple of the time-out.
+///
+/// # Errors
+///
+/// If one of the responses is an error or does not come. The connection must not be used again.
+pub(crate) fn query_all<T: FromRedisValue>(
+    connection: &mut Connection,
+    commands: &Pipeline,
+) -> RedisResult<T> {
+    connection.send_packed_command(&commands.get_packed_pipeline())?;
+    let answer = |_| connection.recv_response()?.extract_error();
+    let answers: Vec<Value> = (0..commands.len()).map(answer).collect::<RedisResult<_>>()?;
+    Ok(T::from_redis_value(Value::Array(answers))?)
+}
+
 fn set_timeouts(connection: &Connection, timeout: Duration) -> RedisResult<()> {
     connection.set_read_timeout(Some(timeout))?;
     connection.set_write_timeout(Some(timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Regression: the log said "Resource temporarily unavailable (os error 11)".
+    #[test]
+    fn the_error_of_a_silent_server_says_that_it_is_silent() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}/", silent.local_addr().unwrap());
+        let pool = RedisPool::new(&url, Duration::from_millis(50)).unwrap();
+        let error = pool.ask(|connection| redis::cmd("PING").exec(connection)).unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        assert_eq!(error.to_string(), "it did not answer within 50ms");
+    }
+
+    /// Regression: each command of a pipeline waited for the time-out.
+    #[test]
+    fn several_commands_share_one_time_out() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}/", silent.local_addr().unwrap());
+        let timeout = Duration::from_millis(200);
+        let pool = RedisPool::new(&url, timeout).unwrap();
+        let mut commands = redis::pipe();
+        (0..50).for_each(|_| _ = commands.cmd("PING"));
+        let begun = Instant::now();
+        let error = pool.ask(|connection| query_all::<Vec<String>>(connection, &commands));
+        assert!(error.unwrap_err().is_timeout());
+        // All of them one after the other would take ten seconds.
+        assert!(begun.elapsed() < timeout * 40, "{:?}", begun.elapsed());
+    }
 }

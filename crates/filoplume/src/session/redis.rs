@@ -8,7 +8,7 @@ use redis::{Cmd, Connection, FromRedisValue, RedisError, RedisResult, cmd, pipe}
 
 use super::{SessionOwner, SessionStore};
 use crate::core::error::{Error, Result};
-use crate::redis_pool::RedisPool;
+use crate::redis_pool::{RedisPool, query_all};
 
 /// Timeout for connecting, and for each command.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -161,7 +161,7 @@ impl SessionStore for RedisStore {
         let mut commands = pipe();
         commands.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
         let (record, left): (Option<Vec<u8>>, i64) =
-            self.ask(|connection| commands.query(connection))?;
+            self.ask(|connection| query_all(connection, &commands))?;
         // A session whose end comes near is kept longer too. That is harmless: the record says when
         // it ends.
         let is_short = u128::try_from(left).is_ok_and(|left| left <= UNPRESENTED_TIME.as_millis());
