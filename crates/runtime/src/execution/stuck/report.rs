@@ -52,7 +52,8 @@ pub struct Stuck {
     pub wait: Option<Wait>,
     /// The name of the thread.
     pub thread: Option<String>,
-    /// Functions that the thread may be in, innermost first. Only on Linux on x86-64 with the
+    /// Functions that the thread may be in, innermost first, without those that have called the
+    /// handler. The text of the report begins with the handler. Only on Linux on x86-64 with the
     /// feature `stacks`, if the program has its symbols, and not at the end or while the thread
     /// computes. Single functions may be missing or wrong, where the tables for unwinding do not
     /// suffice.
@@ -118,7 +119,11 @@ impl fmt::Display for Stuck {
             write!(f, "; {} late calls before were not reported", self.unreported)?;
         }
         if !self.frames.is_empty() {
-            write!(f, "; possibly in {}", self.frames.join(" < "))?;
+            f.write_str("; possibly in ")?;
+            // The handler first: it is the one that people know.
+            for (index, name) in self.frames.iter().rev().enumerate() {
+                write!(f, "{}{name}", if index == 0 { "" } else { " > " })?;
+            }
         }
         Ok(())
     }

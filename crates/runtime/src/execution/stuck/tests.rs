@@ -247,7 +247,7 @@ fn a_report_is_one_line_for_people() {
     let expected = "GET /orders/{id}: stuck (#3): it has been running for 3.1 s, longer than ever \
                     (850 ms), and its thread reads from a socket with 10.0.0.5:5432; request 4f1c; \
                     trace 4bf9; thread filoplume-4; 2 more of its calls are late; 1 late calls \
-                    before were not reported; possibly in recv < shop::orders";
+                    before were not reported; possibly in shop::orders > recv";
     assert_eq!(stuck.to_string(), expected);
     for (is_one_of_the_first, expected) in [
         (true, "for 3.1 s, one of the first calls of its route, and its thread"),

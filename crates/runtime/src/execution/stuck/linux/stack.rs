@@ -32,8 +32,13 @@ const SEARCH_BYTES: u64 = 16 * 1024;
 /// Executables with larger unwind tables are not unwound: they would have to be read.
 const TABLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The engine's code that calls handlers. What is outside of it is always the same.
-const ENGINE: &str = "filoplume_runtime::engine::";
+/// The code that calls handlers and middleware. What is outside of it is always the same, and it
+/// would hide the functions of the program.
+const CALLERS: [&str; 3] = [
+    "filoplume_runtime::engine::",
+    "filoplume::core::handler::",
+    "filoplume::core::middleware::Next",
+];
 
 /// Returns the names of the functions that a thread may be in, innermost first.
 pub(super) fn frames(call: &SystemCall, memory: &Memory) -> Vec<String> {
@@ -56,7 +61,7 @@ pub(super) fn frames(call: &SystemCall, memory: &Memory) -> Vec<String> {
         let at = frame.program_counter - u64::from(index > 0);
         let Some(module) = modules.iter().find(|module| module.mapping.contains(at)) else { break };
         if let Some(name) = module.function(at) {
-            if name.contains(ENGINE) {
+            if CALLERS.iter().any(|caller| name.contains(caller)) {
                 break;
             }
             names.push(name);
@@ -74,7 +79,18 @@ pub(super) fn frames(call: &SystemCall, memory: &Memory) -> Vec<String> {
         frame = caller;
     }
     names.dedup();
-    names.truncate(FRAMES_MAX);
+    program_first(names)
+}
+
+/// Drops the frames between the program and its caller, and limits the others. The outermost
+/// function is the most important one: it is the handler.
+fn program_first(mut names: Vec<String>) -> Vec<String> {
+    // The handler itself is missing if the compiler has inlined it.
+    let handler = names.iter().rposition(|name| !is_of_standard_library(name) && is_rust(name));
+    names.truncate(handler.map_or(names.len(), |at| at + 1));
+    if names.len() > FRAMES_MAX {
+        names.drain(FRAMES_MAX / 2..names.len() - FRAMES_MAX / 2);
+    }
     names
 }
 
@@ -101,6 +117,17 @@ pub(super) fn refine(wait: Wait, frames: &[String]) -> Wait {
         }
         wait => wait,
     }
+}
+
+/// Returns whether a function may be of the program: those of C have no path.
+fn is_rust(name: &str) -> bool {
+    name.contains("::")
+}
+
+/// Returns whether a function is of the standard library, such as the call of a closure.
+fn is_of_standard_library(name: &str) -> bool {
+    let name = name.trim_start_matches(['<', '&']);
+    ["core::", "alloc::", "std::", "__rust_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Where a function is, and its stack. `base` is the frame pointer, if it is known.
@@ -304,6 +331,32 @@ mod tests {
         for line in ["", "7f1c0000 r-xp 0 08:01 1 /a", "x-y r-xp 0 08:01 1 /a", "1-2"] {
             assert!(Mapping::parse(line).is_none(), "{line}");
         }
+    }
+
+    #[test]
+    fn what_calls_the_handler_is_left_out_and_the_handler_never_is() {
+        let check = |names: &[&str], expected: &[&str]| {
+            assert_eq!(
+                program_first(names.iter().map(|&name| name.to_owned()).collect()),
+                expected
+            );
+        };
+        check(
+            &["syscall", "std::sync::mpsc::recv", "shop::list", "core::ops::function::Fn::call"],
+            &["syscall", "std::sync::mpsc::recv", "shop::list"],
+        );
+        check(
+            &["recv", "<shop::A as core::ops::Fn>::call"],
+            &["recv", "<shop::A as core::ops::Fn>::call"],
+        );
+        check(
+            &["syscall", "std::thread::park", "<core::A as B>::c"],
+            &["syscall", "std::thread::park", "<core::A as B>::c"],
+        );
+        let deep: Vec<String> = (0..99).map(|number| format!("postgres::f{number}")).collect();
+        let frames = program_first([deep, vec!["shop::list".to_owned()]].concat());
+        assert_eq!((frames.len(), &*frames[0]), (FRAMES_MAX, "postgres::f0"));
+        assert_eq!(frames.last().unwrap(), "shop::list");
     }
 
     #[test]
