@@ -113,6 +113,7 @@ impl Sessions {
                 old_keys: Vec::new(),
                 lifetime,
                 generations: None,
+                mismatches: Arc::default(),
             }),
             name: None,
             same_site: SameSite::Lax,

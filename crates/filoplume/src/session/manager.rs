@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::form_secret::{FormCookie, FormSecret};
+pub(crate) use super::mismatch::Mismatches;
 use super::record::{Changes, Lifetime, Record};
 use super::{CSRF_SECRET, Generations, SUBJECT, SessionStore};
 use crate::core::error::{Error, Result};
@@ -39,6 +40,7 @@ pub(crate) struct SessionManager {
     pub(crate) old_keys: Vec<Key>,
     pub(crate) lifetime: Lifetime,
     pub(crate) generations: Option<Arc<dyn Generations>>,
+    pub(crate) mismatches: Arc<Mismatches>,
 }
 
 /// Where sessions are kept.
@@ -165,6 +167,9 @@ impl SessionManager {
             Storage::Cookie => {
                 let opened =
                     self.keys().find_map(|key| key.open(&self.purpose(CONTENT_PURPOSE), presented));
+                if opened.is_none() {
+                    self.mismatches.of_key(presented);
+                }
                 opened
                     .and_then(|content| Record::decode(content.as_bytes()))
                     .map(|record| (record, None))
@@ -174,7 +179,10 @@ impl SessionManager {
                 let purpose = self.purpose(TOKEN_PURPOSE);
                 let verified =
                     self.keys().find_map(|key| Some((key, key.verify(&purpose, presented)?)));
-                let Some((key, token)) = verified else { return Ok(LoadedSession::new(now)) };
+                let Some((key, token)) = verified else {
+                    self.mismatches.of_key(presented);
+                    return Ok(LoadedSession::new(now));
+                };
                 let id = key.mac(ID_PURPOSE, token);
                 // The record, which knows the exact time, is not read yet.
                 let bytes = store.load_presented(&id, self.lifetime.longest())?;
@@ -187,6 +195,9 @@ impl SessionManager {
                 })
             }
         };
+        if let Some((record, _)) = &found {
+            self.mismatches.of_clock(record, now);
+        }
         let alive = found.filter(|(record, _)| record.keep_for(self.lifetime, now).is_some());
         let Some((record, stored)) = alive else { return Ok(LoadedSession::new(now)) };
         let is_revoked = self.is_revoked(&record)?;

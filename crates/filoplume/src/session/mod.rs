@@ -8,6 +8,7 @@ mod form_secret;
 mod generations;
 mod manager;
 mod memory;
+mod mismatch;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;

@@ -14,6 +14,7 @@ fn manager(storage: Storage) -> SessionManager {
         old_keys: Vec::new(),
         lifetime: LIFETIME,
         generations: None,
+        mismatches: Arc::default(),
     }
 }
 
@@ -265,4 +266,63 @@ fn use_extends_a_session_that_was_signed_with_an_old_key() {
         }
     }
     assert_eq!(number(&manager, &cookie, "n", 300), Some(1));
+}
+
+/// What `run` logs.
+fn logged(run: impl FnOnce()) -> String {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, run);
+    let text = log.0.lock().clone();
+    String::from_utf8(text).unwrap()
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Two instances with different keys seem to log their users out at random.
+#[test]
+fn a_cookie_of_another_key_is_logged_and_what_is_no_cookie_is_not() {
+    for storage in [Storage::Cookie, in_memory().0.storage] {
+        let (first, second) = (manager(storage.clone()), manager(storage));
+        let cookie = begin(&first);
+        let log = logged(|| assert_eq!(number(&second, &cookie, "n", 1), None));
+        assert!(log.contains("do all instances have the same key?"), "{log}");
+        assert!(!log.contains(&cookie), "{log}");
+        let own = logged(|| assert_eq!(number(&first, &cookie, "n", 1), Some(1)));
+        let garbage = logged(|| {
+            for cookie in ["", "admin", "' or 1=1", &"<script>".repeat(20)] {
+                assert_eq!(number(&second, cookie, "n", 1), None);
+            }
+        });
+        assert!(own.is_empty() && garbage.is_empty(), "{own}{garbage}");
+        let flood = logged(|| (0..1000).for_each(|_| _ = number(&second, &cookie, "n", 1)));
+        assert!(flood.lines().count() < 100, "{flood}");
+    }
+}
+
+#[test]
+fn a_session_of_the_future_is_logged() {
+    let (manager, _) = in_memory();
+    let mut live = manager.load(None, 100).unwrap();
+    live.change("n".to_owned(), Some(1.into()));
+    let CookieAction::Set { value: cookie, .. } = manager.save(live, 100).unwrap() else {
+        panic!("a session begins with a cookie")
+    };
+    for (now, is_logged) in [(100, false), (95, false), (40, true)] {
+        let log = logged(|| assert_eq!(number(&manager, &cookie, "n", now), Some(1)));
+        assert_eq!(log.contains("seconds=60"), is_logged, "{now}: {log}");
+    }
 }
