@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use filoplume::extract::Proxies;
-use filoplume::middleware::{Incomplete, Logger};
+use filoplume::middleware::{Incomplete, Logger, RequestIds};
 use filoplume::prelude::*;
 use filoplume::{Context, Listen, RunningApp};
 use filoplume_tests::tls::Authority;
@@ -196,6 +196,38 @@ fn a_request_without_tls_has_a_line_if_tls_is_expected() {
         assert_eq!(line["client"], json!("127.0.0.1"), "{line}");
         assert_eq!(line["path"].as_str(), path, "{line}");
     }
+}
+
+#[test]
+fn the_response_and_the_line_have_the_same_id() {
+    let log = Log::default();
+    let ids = || RequestIds::new().trust_incoming(true);
+    let app = App::new().post("/notes/{id}", |text: String| text).get("/", || "hi");
+    let app = start(app.with(ids()).with(Logger::new().json().to(log.clone())));
+    let inputs = rows().map(|Row(input, ..)| input);
+    for input in inputs.iter().filter(|input| !input.contains("/files")) {
+        let mut client = Client::connect(app.local_addr());
+        let response = client.send(input).response();
+        let line = log.take();
+        let id = response.header("x-request-id").map(str::to_owned).unwrap_or_default();
+        assert!(id.len() == 32 && line["request_id"] == json!(id), "{input:.60}: {line}");
+    }
+    // An ID of a proxy is passed on.
+    let mut client = Client::connect(app.local_addr());
+    let head = "POST /notes/17 HTTP/1.1\r\nHost: a\r\nX-Request-Id: from-proxy\r\n";
+    let response = client.send(format!("{head}Content-Length: 9\r\n\r\n")).response();
+    assert_eq!(response.header("x-request-id"), Some("from-proxy"));
+    assert_eq!(log.take()["request_id"], json!("from-proxy"));
+
+    let authority = Authority::new();
+    let tls = authority.issue("localhost", &["localhost"]).tls();
+    let app = App::new().get("/", || "hi").with(ids().header("x-id"));
+    let app = app.with(Logger::new().json().to(log.clone()));
+    let app = app.start_on(Listen::new().https("127.0.0.1:0", tls)).unwrap();
+    let mut client = Client::connect(app.local_addr());
+    let response = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
+    assert!(response.text().starts_with("This port expects TLS"), "{}", response.text());
+    assert_eq!(json!(response.header("x-id").unwrap()), log.take()["request_id"]);
 }
 
 /// Middleware whose log has stopped.

@@ -36,9 +36,9 @@ use crate::observe::RequestIdHeader;
 /// were. It is not a secret: responses and logs show it, and whoever knows some IDs of a server may
 /// compute others.
 ///
-/// A request that the server refuses with a `503`, because it is overloaded, has an ID too. One
-/// that it refuses before it is complete has none, but the log has the ID
-/// [that a proxy has given](Self::trust_incoming), if the head was complete.
+/// A request that the server refuses has an ID too, also if it does so before the request is
+/// complete. The ID [that a proxy has given](Self::trust_incoming) is used if the head was
+/// complete.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
     /// What was given as a name if it is none.
@@ -77,11 +77,11 @@ impl RequestIds {
     }
 
     /// Gives the request an ID, unless middleware further out has given one.
-    fn give(&self, id: &IdCell, name: &HeaderName, request: &Request) {
+    fn give(&self, id: &IdCell, name: &HeaderName, request: Option<&Request>) {
         if id.number().is_some() || id.get().is_some() {
             return;
         }
-        match self.incoming(name, request) {
+        match request.and_then(|request| self.incoming(name, request)) {
             Some(incoming) => id.set(incoming),
             None => id.set_number(random_request_id()),
         }
@@ -114,7 +114,7 @@ impl Middleware for RequestIds {
         // The app does not start with another name: see `configure`.
         let Ok(name) = &self.header else { return Ok(next.run(request)) };
         let id = &next.context().asked.request_id;
-        self.give(id, name, &request);
+        self.give(id, name, Some(&request));
         // Noted for a report if the handler does not return.
         if let Some(number) = id.number() {
             let noted = note_request_number(number);
@@ -136,7 +136,7 @@ impl Middleware for RequestIds {
     fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
         let Ok(name) = &self.header else { return next.run(request) };
         let context = next.context();
-        self.give(&context.asked.request_id, name, request);
+        self.give(&context.asked.request_id, name, Some(request));
         let mut response = next.run(request);
         if let Some(id) = context.request_id() {
             // An ID consists of characters that are allowed in a header.
@@ -146,11 +146,12 @@ impl Middleware for RequestIds {
         response
     }
 
-    // The response has no ID, but the log has that of a proxy in front.
     fn incomplete(&self, incomplete: &Incomplete<'_>, context: Context<'_>) {
-        let (Ok(name), Some(request)) = (&self.header, incomplete.request()) else { return };
-        if let Some(incoming) = self.incoming(name, request) {
-            context.asked.request_id.set(incoming);
+        let Ok(name) = &self.header else { return };
+        self.give(&context.asked.request_id, name, incomplete.request());
+        if let Some(id) = context.request_id() {
+            // An ID consists of characters that are allowed in a header.
+            let _ = incomplete.set_request_id(name.as_str(), id.as_str());
         }
     }
 

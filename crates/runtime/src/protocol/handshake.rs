@@ -65,7 +65,6 @@ impl Handshake {
                 if !self.tls.has_begun()
                     && input.first().map(|byte| Opening::of(*byte)) == Some(Opening::PlainHttp)
                 {
-                    buffers.output.extend_from_slice(NOT_TLS);
                     self.arrived = Some(Box::new(Arrived::line_of(input)));
                     self.fail(Refusal::NotTls);
                     return Step::Again;
@@ -137,6 +136,25 @@ impl Handshake {
 
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
+    }
+
+    /// Writes the response to a request without TLS, with a header of the service.
+    pub(crate) fn write_refusal(
+        refusal: Refusal,
+        header: Option<(&str, &str)>,
+        buffers: &mut Buffers,
+    ) {
+        if refusal != Refusal::NotTls {
+            return;
+        }
+        let out = &mut buffers.output;
+        let line_end = NOT_TLS.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let (status_line, rest) = NOT_TLS.split_at(line_end);
+        out.extend_from_slice(status_line);
+        if let Some((name, value)) = header {
+            out.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        out.extend_from_slice(rest);
     }
 
     /// Takes the cause of the refusal, if it is known.

@@ -210,7 +210,7 @@ impl Guest {
 
     /// Called when the deadline has passed. If `is_stuck`, the peer does not read its output, so
     /// nothing more is sent.
-    pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
+    pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &Buffers) {
         match self {
             Self::Preamble(preamble) => preamble.end(),
             #[cfg(feature = "tls")]
@@ -408,6 +408,23 @@ impl Guest {
             #[cfg(feature = "tls")]
             Self::Handshake(handshake) => handshake.take_incomplete(),
             Self::Raw(_) | Self::Preamble(_) => None,
+        }
+    }
+
+    /// Writes the response to a request that was refused before it was complete, if its refusal has
+    /// one, with a header of the service.
+    #[cold]
+    pub(crate) fn write_refusal(
+        &mut self,
+        refusal: Refusal,
+        header: Option<(&str, &str)>,
+        buffers: &mut Buffers,
+    ) {
+        match self {
+            Self::Http(http) => http.write_refusal(refusal, header, buffers),
+            #[cfg(feature = "tls")]
+            Self::Handshake(_) => Handshake::write_refusal(refusal, header, buffers),
+            Self::Raw(_) | Self::Preamble(_) => {}
         }
     }
 

@@ -18,7 +18,7 @@ use crate::execution::key::Route;
 use crate::protocol::Step;
 use crate::protocol::http::{ContentPlan, Http, Responded, Streaming};
 use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
-use crate::service::incomplete::Incomplete;
+use crate::service::incomplete::{GivenId, Incomplete};
 use crate::service::mailbox::WakeConnection;
 use crate::service::panics::take_caught;
 use crate::service::refused::{RETRY_AFTER, Refused};
@@ -145,7 +145,7 @@ impl Exchange<'_> {
                 self.service.body_failed(name.as_deref(), &failed.error);
             }
             Step::Linger => {
-                self.tell_of_incomplete();
+                self.tell_of_incomplete(buffers);
                 return false;
             }
             // The input or the connection ends, or another protocol follows. The remaining steps
@@ -194,7 +194,7 @@ impl Exchange<'_> {
         loop {
             let decoded = match decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => decoded,
-                Err(error) => return self.http.refuse_content(error, request, buffers),
+                Err(error) => return self.http.refuse_content(error, request),
             };
             content.extend_from_slice(buffers.input.unread().get(decoded.data).unwrap_or_default());
             buffers.input.consume(decoded.consumed);
@@ -236,10 +236,12 @@ impl Exchange<'_> {
         }
     }
 
-    fn tell_of_incomplete(&mut self) {
+    fn tell_of_incomplete(&mut self, buffers: &mut Buffers) {
         let (refusal, arrived) = (self.http.take_refusal(), self.http.take_arrived());
         if let (Some(refusal), Some(arrived)) = (refusal, arrived) {
-            Incomplete::new(refusal, self.peer, &arrived, None).tell(self.service);
+            let given = GivenId::default();
+            Incomplete::new(refusal, self.peer, &arrived, None, &given).tell(self.service);
+            self.http.write_refusal(refusal, given.header(), buffers);
         }
     }
 

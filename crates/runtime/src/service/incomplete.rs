@@ -1,7 +1,10 @@
 //! Requests that the engine refuses before they are complete.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use filoplume_http1::{Headers, InvalidHeader};
 
 use super::Service;
 use super::exchange::Timing;
@@ -47,6 +50,19 @@ pub struct Incomplete<'a> {
     peer: Peer,
     arrived: &'a Arrived,
     timing: Option<Timing>,
+    given: &'a GivenId,
+}
+
+/// The ID that the service has given to a request that was refused before it was complete, with the
+/// name of its header.
+#[derive(Default)]
+pub(crate) struct GivenId(OnceCell<(Box<str>, Box<str>)>);
+
+impl GivenId {
+    /// Returns the header of the response.
+    pub(crate) fn header(&self) -> Option<(&str, &str)> {
+        self.0.get().map(|(name, id)| (&**name, &**id))
+    }
 }
 
 /// What had arrived of a request.
@@ -76,8 +92,9 @@ impl<'a> Incomplete<'a> {
         peer: Peer,
         arrived: &'a Arrived,
         timing: Option<Timing>,
+        given: &'a GivenId,
     ) -> Self {
-        Self { reason, peer, arrived, timing }
+        Self { reason, peer, arrived, timing, given }
     }
 
     /// Returns the reason: [`Refusal::Request`], [`Refusal::Late`] or [`Refusal::NotTls`]. It knows
@@ -112,6 +129,38 @@ impl<'a> Incomplete<'a> {
     /// [measures](Service::measures).
     pub fn timing(&self) -> Option<Timing> {
         self.timing
+    }
+
+    /// Gives the response a header with the ID of the request, by which people find the request in
+    /// the log. The first ID that is given is sent.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Incomplete, Request, Response, Service};
+    ///
+    /// struct Site;
+    ///
+    /// impl Service for Site {
+    ///     fn call(&self, _: Request) -> Response {
+    ///         Response::from("Hello!")
+    ///     }
+    ///
+    ///     fn incomplete(&self, incomplete: &Incomplete<'_>) {
+    ///         let _ = incomplete.set_request_id("x-request-id", "4f1c");
+    ///     }
+    /// }
+    /// # use filoplume_runtime::{Peer, ServerConfig, answer_in_process};
+    /// # let input = b"GET /\x01 HTTP/1.1\r\n\r\n";
+    /// # let answer = answer_in_process(&Site, Peer::Unix, input, &ServerConfig::default());
+    /// # assert!(String::from_utf8(answer).unwrap().contains("\r\nx-request-id: 4f1c\r\n"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The name or the ID is not valid in a header, or the name is one that the engine sets.
+    pub fn set_request_id(&self, name: &str, id: &str) -> Result<(), InvalidHeader> {
+        Headers::new().append(name, id)?;
+        let _ = self.given.0.set((name.into(), id.into()));
+        Ok(())
     }
 
     /// Tells the service. A panic is contained.

@@ -19,7 +19,7 @@ use crate::engine::work::Work;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::protocol::http::{Phase, Streaming};
 use crate::service::body::{StreamLeft, Streamed};
-use crate::service::incomplete::Incomplete;
+use crate::service::incomplete::{GivenId, Incomplete};
 use crate::service::refused::{RETRY_AFTER, Refused};
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -199,9 +199,21 @@ impl Worker<'_> {
         own
     }
 
-    /// Tells the service of a request that was refused before it was complete.
+    /// Answers a request that was refused before it was complete, after the service was told of it.
     #[cold]
-    pub(super) fn tell_of_incomplete(&mut self, connection: &mut Connection, refusal: Refusal) {
+    pub(super) fn answer_incomplete(&mut self, connection: &mut Connection, refusal: Refusal) {
+        let given = GivenId::default();
+        self.tell_of_incomplete(connection, refusal, &given);
+        connection.guest.write_refusal(refusal, given.header(), self.buffers);
+    }
+
+    /// Tells the service of a request that was refused before it was complete.
+    fn tell_of_incomplete(
+        &mut self,
+        connection: &mut Connection,
+        refusal: Refusal,
+        given: &GivenId,
+    ) {
         let peer = connection.peer;
         let Some((arrived, site)) = connection.guest.take_incomplete() else { return };
         let now = Instant::now();
@@ -210,7 +222,7 @@ impl Worker<'_> {
             .as_http()
             .filter(|http| http.measures())
             .map(|http| http.timing_until_call(now, now));
-        let incomplete = Incomplete::new(refusal, peer, &arrived, timing);
+        let incomplete = Incomplete::new(refusal, peer, &arrived, timing, given);
         self.run_about(connection, &mut || incomplete.tell(&*site.service));
     }
 

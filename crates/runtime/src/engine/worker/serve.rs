@@ -260,7 +260,7 @@ impl Worker<'_> {
     /// Shuts down the write direction, and continues to read what the peer still sends.
     fn linger(&mut self, mut connection: Box<Connection>) -> Flow {
         if let Some(refusal) = self.note_refusal(&mut connection) {
-            self.tell_of_incomplete(&mut connection, refusal);
+            self.answer_incomplete(&mut connection, refusal);
         }
         let mut connection = self.flush_last(connection)?;
         let ended = connection.transport.shutdown(Shutdown::Write);

@@ -171,7 +171,7 @@ impl Http {
             Ok(None) => None,
             Err(error) => {
                 let arrived = Arrived::line_of(buffers.input.unread());
-                self.refuse(error, arrived, buffers);
+                self.refuse(error, arrived);
                 None
             }
         }
@@ -317,7 +317,7 @@ impl Http {
 
     /// Called when the deadline has passed. Answers an incomplete request with a `408`, and closes.
     /// If `is_stuck`, the peer does not read its output, so nothing more is sent.
-    pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
+    pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &Buffers) {
         let begun = match std::mem::replace(&mut self.stage, Stage::Head) {
             Stage::Head if !buffers.input.is_empty() => {
                 Some(Arrived::line_of(buffers.input.unread()))
@@ -330,8 +330,6 @@ impl Http {
         };
         // It is owed an answer.
         if let Some(arrived) = begun.filter(|_| !is_stuck) {
-            let (date, out) = (buffers.clock.date(), &mut buffers.output);
-            self.messages.write_refusal(StatusCode::REQUEST_TIMEOUT, date, None, out);
             self.refusal = Some(Refusal::Late);
             self.arrived = Some(Box::new(arrived));
             self.close(CloseReason::Error, true);
@@ -378,11 +376,10 @@ impl Http {
         self.messages.close(reason);
     }
 
-    /// Refuses the peer's input: writes the response and closes. The input after it is ignored.
+    /// Refuses the peer's input and closes. The input after it is ignored. The response is written
+    /// when the connection lingers, because the service may add to it.
     #[cold]
-    fn refuse(&mut self, error: ParseError, arrived: Arrived, buffers: &mut Buffers) {
-        let (date, out) = (buffers.clock.date(), &mut buffers.output);
-        self.messages.write_refusal(error.status_code(), date, None, out);
+    fn refuse(&mut self, error: ParseError, arrived: Arrived) {
         self.refusal = Some(Refusal::Request(error));
         self.arrived = Some(Box::new(arrived));
         self.close(CloseReason::Refused(error), true);
@@ -420,6 +417,20 @@ impl Http {
             }
         }
         self.close(CloseReason::Error, true);
+    }
+
+    /// Writes the response to a request that was refused before it was complete, with a header of
+    /// the service.
+    #[cold]
+    pub(crate) fn write_refusal(
+        &mut self,
+        refusal: Refusal,
+        header: Option<(&str, &str)>,
+        buffers: &mut Buffers,
+    ) {
+        let status = refusal.status().and_then(|status| StatusCode::from_u16(status).ok());
+        let Some(status) = status else { return };
+        self.messages.write_refusal(status, buffers.clock.date(), header, &mut buffers.output);
     }
 
     /// Takes the reason why the peer is refused, if it is.

@@ -199,7 +199,7 @@ impl Http {
         let decoder = match ContentDecoder::new(framing, accepted_max, &config.limits) {
             Ok(decoder) => decoder,
             Err(error) => {
-                return self.refuse_content(error, request, buffers);
+                return self.refuse_content(error, request);
             }
         };
         // A content that has arrived completely needs no stream, whatever the plan says.
@@ -285,7 +285,7 @@ impl Http {
                     if let Stage::Receiving(receiving) =
                         std::mem::replace(&mut self.stage, Stage::Head)
                     {
-                        self.refuse_content(error, receiving.request, buffers);
+                        self.refuse_content(error, receiving.request);
                     }
                     return Step::Again;
                 }
@@ -367,7 +367,7 @@ impl Http {
         };
         let Receiving { request, route, decoder, content, charge, beyond, .. } = *receiving;
         if !matches!(beyond, Beyond::Streamed) {
-            self.refuse_content(ParseError::ContentTooLong, request, buffers);
+            self.refuse_content(ParseError::ContentTooLong, request);
             return Step::Again;
         }
         let owes_continue =
@@ -403,14 +403,9 @@ impl Http {
     }
 
     /// Refuses a content, and its request with it.
-    pub(crate) fn refuse_content(
-        &mut self,
-        error: ParseError,
-        request: Request,
-        buffers: &mut Buffers,
-    ) {
+    pub(crate) fn refuse_content(&mut self, error: ParseError, request: Request) {
         self.messages.content_refused(error);
-        self.refuse(error, Arrived::Head(request), buffers);
+        self.refuse(error, Arrived::Head(request));
     }
 
     /// Takes back the rest of a streamed content after the response. `None` means that the content
