@@ -29,6 +29,10 @@ fn slow_failed_and_refused_requests_have_a_story() {
         .get("/slow", || thread::sleep(MS * 60))
         .get("/quick", || "quick")
         .get("/broken", || Err::<(), _>(Error::internal("planted cause")))
+        .get("/number", |Query(text): Query<Vec<(String, String)>>| -> Result<String> {
+            thread::sleep(MS * 60);
+            Ok(text[0].1.parse::<u32>()?.to_string())
+        })
         .route("/recent", get(|observed: Observed| stories(&observed)).vital())
         .with(middleware::RequestIds::new())
         .slow_after(MS * 50)
@@ -52,6 +56,12 @@ fn slow_failed_and_refused_requests_have_a_story() {
     let id = broken.header("x-request-id").unwrap();
     eventually("the failure has a story", || {
         recent().contains(&format!("GET /broken: 500, request {id}\n"))
+    });
+    client.get("/number?key=planted");
+    eventually("a failure that was slow has the type of its error", || {
+        let stories = recent();
+        let mut lines = stories.lines().filter(|line| line.starts_with("GET /number: 500 after"));
+        lines.any(|line| line.contains(", failed with ParseIntError, request "))
     });
     let mut holder = Client::connect(app.local_addr());
     holder.send("GET /gate/planted HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -102,9 +102,12 @@ struct Kept {
     failure: Option<Failure>,
 }
 
-/// The number of the story of a failure, as an extension of its response.
-#[derive(Clone, Copy)]
-struct Failure(u64);
+/// The number of the story of a failure and its cause, as an extension of its response.
+#[derive(Clone)]
+struct Failure {
+    number: u64,
+    cause: Option<String>,
+}
 
 /// Marks a response with the status of a failure that is none, such as a refused viewer of the
 /// console, as an extension.
@@ -246,6 +249,7 @@ impl Observer {
         route: Option<u32>,
         response: &mut Response,
         trace_id_of: TraceIdOf,
+        cause_of: impl FnOnce(&Response) -> Option<String>,
     ) {
         #[cfg(feature = "console")]
         if response.extensions_mut().remove::<NoFailure>().is_some() {
@@ -256,11 +260,13 @@ impl Observer {
         let mut story = Story::of_failure(response.status().as_u16());
         story.request_id = RequestIdHeader::id_of(response);
         story.trace_id = trace_id_of(response);
+        story.cause = cause_of(response);
         let route = known.index(route);
         known.name(route, &mut story);
+        let cause = story.cause.clone();
         let number = self.stories.note(route, story);
         // If it was slow as well, its story is completed.
-        response.extensions_mut().insert(Failure(number));
+        response.extensions_mut().insert(Failure { number, cause });
     }
 
     /// Returns where the WebSockets of the app are counted.
@@ -295,7 +301,7 @@ impl Observer {
     fn tell(&self, known: &Known, exchange: &Exchange) {
         let kept = exchange.note.as_ref().and_then(|note| note.downcast_ref::<Kept>());
         let because = kept.and_then(|kept| kept.because.as_ref());
-        let failure = kept.and_then(|kept| kept.failure);
+        let failure = kept.and_then(|kept| kept.failure.as_ref());
         let may_note = match exchange.refusal {
             // Decided when it was refused.
             Some(_) => because.is_some(),
@@ -311,15 +317,16 @@ impl Observer {
         story.trace_id = kept.and_then(|kept| kept.trace_id.clone());
         story.waited_for = known.waited_for(exchange);
         story.refused = because.map(|because| because.0.clone());
+        story.cause = failure.and_then(|failure| failure.cause.clone());
         let route = known.index(exchange.route);
         known.name(route, &mut story);
         tracing::warn!(%story, "a request was slow or was refused");
         // A line of the log has no other letters than those of ASCII.
         log_without_subscriber(&story.to_string().replace("µs", "us"));
         match failure {
-            Some(Failure(number)) if exchange.refusal.is_none() => {
+            Some(Failure { number, .. }) if exchange.refusal.is_none() => {
                 story.kind = StoryKind::Failed;
-                self.stories.replace(number, route, story);
+                self.stories.replace(*number, route, story);
             }
             _ => {
                 self.stories.note(route, story);

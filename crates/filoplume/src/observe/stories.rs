@@ -98,6 +98,9 @@ pub struct Story {
     pub waited_for: Option<String>,
     /// Why the request was refused: which limit it met, and which routes held what it waited for.
     pub refused: Option<String>,
+    /// What kind of error a failed request ended with: the name of its type, or `a panic`. It has
+    /// no text of the error, which is in the log only. `None` if the error was a text or a status.
+    pub cause: Option<String>,
     /// Whether the connection failed before the response was written.
     pub is_broken: bool,
 }
@@ -116,6 +119,7 @@ impl Story {
             ran: exchange.ran,
             waited_for: None,
             refused: None,
+            cause: None,
             is_broken: exchange.is_broken,
         }
     }
@@ -133,6 +137,7 @@ impl Story {
             ran: None,
             waited_for: None,
             refused: None,
+            cause: None,
             is_broken: false,
         }
     }
@@ -153,6 +158,9 @@ impl fmt::Display for Story {
             if !rounded(timing.total()).is_zero() {
                 f.write_str(")")?;
             }
+        }
+        if let Some(cause) = &self.cause {
+            write!(f, ", failed with {cause}")?;
         }
         if self.is_broken {
             f.write_str(", the connection failed")?;

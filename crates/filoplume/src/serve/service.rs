@@ -11,7 +11,7 @@ use filoplume_runtime::{
 };
 
 use crate::app::{BuiltApp, ServerTiming};
-use crate::core::error::in_one_line;
+use crate::core::error::{Error, in_one_line};
 use crate::log::log_without_subscriber;
 use crate::middleware::TraceContext;
 use crate::observe::Observer;
@@ -55,7 +55,8 @@ impl AppService {
             counts.end(response.status().as_u16());
         }
         if response.status().is_server_error() {
-            observer.failed(route, &mut response, trace_id_of);
+            let cause_of = |response: &Response| Error::of(response).and_then(Error::kind);
+            observer.failed(route, &mut response, trace_id_of, cause_of);
         }
         response
     }

@@ -2,6 +2,7 @@
 
 mod boxed;
 mod causes;
+mod kind;
 mod no_error;
 mod own_response;
 mod print;
@@ -78,6 +79,8 @@ struct Inner {
     members: Vec<(Cow<'static, str>, String)>,
     headers: Headers,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    /// The name of the type from which the source was made. That may be a text.
+    source_type: Option<&'static str>,
     is_start_up: bool,
     /// Whether `?` converted the source into this error.
     is_converted: bool,
@@ -394,6 +397,7 @@ impl Inner {
             members: Vec::new(),
             headers: Headers::new(),
             source: None,
+            source_type: None,
             is_start_up: false,
             is_converted: false,
             own_response: None,

@@ -40,6 +40,7 @@ impl Error {
     /// Records that `?` converted an error of type `E` into this error.
     pub(crate) fn converted_from<E: 'static>(mut self) -> Self {
         self.inner.is_converted = true;
+        self.inner.source_type = Some(std::any::type_name::<E>());
         // The response to an invalid header is always a 500.
         if TypeId::of::<E>() != TypeId::of::<InvalidHeader>() && is_response::<E>() {
             self.inner.own_response = Some(std::any::type_name::<E>());

@@ -1,5 +1,6 @@
 //! Methods that add information to an error.
 
+use std::any::type_name_of_val;
 use std::borrow::Cow;
 use std::error::Error as StdError;
 
@@ -28,6 +29,7 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         // The mistake of the program is the more important one: without it the 500 is a riddle.
         if !self.inner.source.as_deref().is_some_and(|source| source.is::<NoError>()) {
+            self.inner.source_type = Some(type_name_of_val(&source));
             self.inner.source = Some(source.into());
         }
         self
@@ -37,6 +39,7 @@ impl Error {
     pub(crate) fn with_cause_of(mut self, other: Self) -> Self {
         if self.inner.source.is_none() {
             self.inner.source = other.inner.source;
+            self.inner.source_type = other.inner.source_type;
         }
         self
     }
