@@ -100,6 +100,11 @@ fn the_process_and_the_maximum_of_threads_are_among_the_metrics() {
     assert_eq!(values["filoplume_threads_max"], 7.0);
     let open = values["process_open_fds"];
     assert!((4.0..=values["process_max_fds"]).contains(&open), "{open}");
+    let (max, all) = (values["filoplume_descriptors_max"], values["process_max_fds"]);
+    // A reserve of at most half is for the program.
+    assert!(max >= all / 2.0 && max < all, "{max} of {all}");
+    let text = Client::connect(app.local_addr()).get("/metrics");
+    assert!(text.text().contains("an unread response or half an upload"));
     assert!(values["process_resident_memory_bytes"] > 1e6);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     let age = now - values["process_start_time_seconds"];

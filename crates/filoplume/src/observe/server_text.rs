@@ -22,7 +22,7 @@ const CONNECTIONS: &[Family] = &[
     (
         "filoplume_connections",
         Gauge,
-        "Open connections. Idle ones hold no thread.",
+        "Open connections. Idle: no thread, maybe an unread response or half an upload.",
         &[
             ("state=\"idle\"", |of| of.parked.min(of.connections)),
             ("state=\"busy\"", |of| of.connections.saturating_sub(of.parked)),

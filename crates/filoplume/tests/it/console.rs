@@ -152,6 +152,8 @@ fn a_browser_is_told_to_load_nothing_else_and_to_keep_nothing() {
         }
     }
     let page = client.get("/console").basic("ada", "sesame").send().text().to_owned();
+    // Both the figure and the column say what an idle connection may hold.
+    assert_eq!(page.matches("an unread response or half an upload").count(), 2);
     assert!(!page.contains("<script>") && !page.contains("<style") && !page.contains(" style="));
 }
 
