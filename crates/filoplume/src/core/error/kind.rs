@@ -3,7 +3,6 @@
 use std::io;
 
 use super::Error;
-use crate::core::names::public_names;
 use crate::core::panics::Panicked;
 
 impl Error {
@@ -16,7 +15,7 @@ impl Error {
         }
         self.inner.source.as_ref()?;
         let io_kind = self.downcast_ref::<io::Error>().map(io::Error::kind);
-        let name = self.inner.source_type.map(public_names).filter(|name| !is_vague(name));
+        let name = self.inner.source_type.and_then(short_name);
         match (name, io_kind) {
             (Some(name), Some(kind)) => Some(format!("{name}: {kind}")),
             (None, Some(kind)) => Some(format!("an I/O error: {kind}")),
@@ -25,14 +24,42 @@ impl Error {
     }
 }
 
-/// Returns whether a type says nothing about the error.
-fn is_vague(name: &str) -> bool {
-    name.starts_with("Box<dyn ") || matches!(name, "&str" | "String" | "Cow<str>" | "Error")
+/// Returns the crate and the last part of the name of a type. Programs seldom name the modules
+/// between them. `None` for a type that says nothing about the error.
+fn short_name(type_name: &'static str) -> Option<String> {
+    let (package, rest) = type_name.split_once("::")?;
+    if rest.contains('<') {
+        // `Box<dyn Error>` and `Cow<str>` are in `alloc`.
+        return (package != "alloc").then(|| type_name.to_owned());
+    }
+    let last = rest.rsplit_once("::").map_or(rest, |(_, last)| last);
+    match (package, last) {
+        ("alloc" | "core" | "std", "String" | "Error") => None,
+        ("alloc" | "core" | "std", last) => Some(last.to_owned()),
+        _ => Some(format!("{package}::{last}")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_that_of_the_crate_and_the_type() {
+        for (type_name, expected) in [
+            ("ureq::error::Error", Some("ureq::Error")),
+            ("shop::SoldOut", Some("shop::SoldOut")),
+            ("core::num::error::ParseIntError", Some("ParseIntError")),
+            ("std::io::error::Error", None),
+            ("native::HandshakeError<net::Stream>", Some("native::HandshakeError<net::Stream>")),
+            ("alloc::boxed::Box<dyn core::error::Error>", None),
+            ("alloc::borrow::Cow<str>", None),
+            ("alloc::string::String", None),
+            ("&str", None),
+        ] {
+            assert_eq!(short_name(type_name).as_deref(), expected, "{type_name}");
+        }
+    }
 
     #[test]
     fn a_kind_has_a_type_and_no_text() {
