@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::hint::black_box;
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -195,4 +196,44 @@ fn a_route_that_begins_to_wait_has_threads_for_all_and_one_that_computes_again_h
     counted.counts.is_changed.store(false, Ordering::SeqCst);
     eventually("few compute again", few);
     load.stop();
+}
+
+/// Their threads wait for their clients at first, and nothing is known of the route. When the rest
+/// of all contents arrives, all of them go on.
+#[test]
+fn few_handlers_compute_at_a_time_with_contents_that_arrive_meanwhile() {
+    const CONTENT: usize = 4_000_000;
+    const PIECE: usize = CONTENT / 20;
+    /// More than the loops read before they call a handler, and less than this one waits for.
+    const FIRST: usize = PIECE / 2;
+    let _alone = one_at_a_time();
+    let counts = Arc::new(Counts::default());
+    let of_calls = Arc::clone(&counts);
+    let server = TestServer::with(ServerConfig::default(), move |mut request: Request| {
+        let mut piece = vec![0; PIECE];
+        while request.body_mut().read_exact(&mut piece).is_ok() {
+            of_calls.runs(|| compute(MS * 2));
+        }
+        site(request)
+    });
+    // With more clients than that, the loops collect contents before they call handlers.
+    let clients = (8 * computing_max()).min(60);
+    let mut clients: Vec<_> = (0..clients)
+        .map(|_| {
+            let mut client = server.client();
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {CONTENT}\r\n\r\n"));
+            client.send([0; FIRST]);
+            client
+        })
+        .collect();
+    eventually("all of them read", || server.metrics().held_streams == clients.len());
+    counts.most.store(0, Ordering::SeqCst);
+    for client in &mut clients {
+        client.send(vec![0; CONTENT - FIRST]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+    let most = counts.most.load(Ordering::SeqCst);
+    assert!(most <= computing_max(), "{most} of {} computed at a time", clients.len());
 }

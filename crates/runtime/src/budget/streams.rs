@@ -32,7 +32,7 @@ pub(crate) struct Streams {
     lasting: AtomicUsize,
     /// Responses whose bodies are pushed. They need no thread.
     pushed: AtomicUsize,
-    /// For code that writes bodies or owns a connection.
+    /// For code that reads contents, writes bodies or owns a connection.
     turns: Arc<Turns>,
     read: AtomicU64,
     written: AtomicU64,
@@ -149,6 +149,11 @@ impl Streams {
     /// Returns whether a content must be collected, as far as possible, before it takes a thread.
     pub(crate) fn are_crowded(&self) -> bool {
         self.open.load(Ordering::Relaxed) >= (self.threads_max / CROWDED_SHARE).max(1)
+    }
+
+    /// Returns whether this thread stands in line for its turn on the processors.
+    pub(crate) fn is_in_line(&self, thread: u32) -> bool {
+        self.turns.is_in_line(thread)
     }
 
     fn share(&self) -> usize {

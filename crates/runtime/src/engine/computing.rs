@@ -62,7 +62,11 @@ impl Engine {
         let calls: Vec<_> =
             calls.map(|(route, thread, _)| Candidate { key: route.key, thread }).collect();
         calls.iter().for_each(|call| *running.entry(call.key).or_default() += 1);
-        let seen = looks.look(&calls, probe::is_at_work);
+        // Those that stand in line for a turn would compute. If they counted as waiting, each of
+        // them would let one more begin, which stands in line as well.
+        let seen = looks.look(&calls, |thread| {
+            if self.streams.is_in_line(thread) { Some(true) } else { probe::is_at_work(thread) }
+        });
         let ready = |(key, running): (ExecutionKey, usize)| {
             let share = self.routes.ready(key);
             let share = seen.get(&key).map_or(share, |seen| share.after(*seen));

@@ -14,6 +14,7 @@ use super::ContentError;
 use crate::budget::account::Charge;
 use crate::budget::descriptors::HeldDescriptor;
 use crate::budget::streams::OpenStream;
+use crate::budget::turns::Turn;
 use crate::buffers::Content;
 use crate::clock::Pace;
 use crate::transport::splice::Pipe;
@@ -44,6 +45,10 @@ pub(crate) struct ContentStream {
     /// The share of the prefix in the memory budget.
     prefix_charge: Charge,
     open: OpenStream,
+    /// The turn of the handler's thread on the processors, from its first read on. What a handler
+    /// makes of a content may cost any time, and nothing bounds how many contents arrive at once:
+    /// their threads wait for their peers, which costs nobody anything, until all of them compute.
+    turn: Option<Turn>,
     /// Bytes that were read and not yet decoded.
     unread: Vec<u8>,
     decoder: Option<ContentDecoder>,
@@ -146,6 +151,7 @@ impl ContentStream {
             prefix,
             prefix_charge,
             open,
+            turn: None,
             unread,
             decoder: Some(decoder),
             bytes_left: u64::MAX,
@@ -277,8 +283,31 @@ impl ContentStream {
         self.receive_by(|transport| transport.read(buffer))
     }
 
-    /// Waits for more bytes of the peer. Only this time counts against its pace.
+    /// Waits for more bytes of the peer, and then for a turn to handle them.
     fn receive_by(
+        &mut self,
+        receive: impl FnMut(&mut Transport) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let Some(mut turn) = self.turn.take() else {
+            let received = self.wait_for_peer(receive);
+            self.turn = self.open.wait_for_turn();
+            return received;
+        };
+        let received = turn.suspend(|| self.wait_for_peer(receive));
+        self.turn = Some(turn);
+        received
+    }
+
+    /// Goes on with what has arrived already.
+    fn go_on(&mut self) {
+        match &mut self.turn {
+            Some(turn) => turn.pass_on(),
+            None => self.turn = self.open.wait_for_turn(),
+        }
+    }
+
+    /// Waits for more bytes of the peer. Only this time counts against its pace.
+    fn wait_for_peer(
         &mut self,
         mut receive: impl FnMut(&mut Transport) -> io::Result<usize>,
     ) -> io::Result<usize> {
@@ -372,6 +401,9 @@ impl Read for ContentStream {
         }
         if self.failed {
             return Err(io::Error::other("an earlier read of the content failed"));
+        }
+        if !self.prefix.is_empty() || !self.unread.is_empty() {
+            self.go_on();
         }
         let result = if !self.prefix.is_empty() {
             let read = self.prefix.as_slice().read(buffer)?;
