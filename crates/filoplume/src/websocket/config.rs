@@ -11,6 +11,9 @@ use filoplume_websocket::{DeflateConfig, DeflateOptions};
 /// do not read hold half a gigabyte with it, because as much may be under way. The server's memory
 /// budget bounds them together.
 pub(super) const UNSENT_BYTES_MAX: usize = 256 * 1024;
+/// A client that chooses the names of its rooms would make the server remember any number of them,
+/// at some 500 bytes for a message of 14 that no budget counts. People read a few dozen rooms.
+pub(super) const ROOMS_MAX: usize = 1000;
 /// Proxies and address translators forget connections that were silent for a minute.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// A phone may need some seconds to wake up.
@@ -25,6 +28,7 @@ pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Config {
     pub(super) limits: Limits,
     pub(super) unsent_bytes_max: usize,
+    pub(super) rooms_max: usize,
     pub(super) times: Times,
     #[cfg(feature = "websocket-deflate")]
     pub(super) deflate: Option<(DeflateConfig, DeflateOptions)>,
@@ -44,6 +48,7 @@ impl Default for Config {
         Self {
             limits: Limits::default(),
             unsent_bytes_max: UNSENT_BYTES_MAX,
+            rooms_max: ROOMS_MAX,
             times: Times {
                 ping_interval: PING_INTERVAL,
                 pong_timeout: PONG_TIMEOUT,

@@ -10,6 +10,7 @@ use filoplume_runtime::tcp;
 use filoplume_websocket::{CloseCode, CloseFrame, Encoder};
 use parking_lot::Mutex;
 
+use super::config::Config;
 use super::frames::Frames;
 use super::message::MessageRef;
 use super::pace::{self, Behind};
@@ -30,13 +31,27 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The bounds on what a socket holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) unsent_bytes_max: usize,
+    pub(super) rooms_max: usize,
+}
+
+impl Bounds {
+    pub(super) fn of(config: &Config) -> Self {
+        let Config { unsent_bytes_max, rooms_max, .. } = *config;
+        Self { unsent_bytes_max, rooms_max }
+    }
+}
+
 /// A socket as the threads that send to it see it.
 pub(super) struct Outbox {
     pub(super) id: u64,
     pub(super) subprotocol: Option<Box<str>>,
     /// The form of messages that are encoded once for several sockets.
     pub(super) form: Form,
-    unsent_bytes_max: usize,
+    bounds: Bounds,
     /// Wakes the connection. Set when it opens.
     waker: OnceLock<tcp::Sender>,
     queue: Mutex<Queue>,
@@ -134,7 +149,7 @@ impl Outbox {
         subprotocol: Option<Box<str>>,
         form: Form,
         encoder: Encoder,
-        unsent_bytes_max: usize,
+        bounds: Bounds,
         counts: Option<Arc<SocketCounts>>,
     ) -> Self {
         let queue = Queue {
@@ -146,7 +161,7 @@ impl Outbox {
             behind: None,
         };
         let (waker, queue) = (OnceLock::new(), Mutex::new(queue));
-        Self { id, subprotocol, form, unsent_bytes_max, waker, queue, counts }
+        Self { id, subprotocol, form, bounds, waker, queue, counts }
     }
 
     /// Appends what the closure writes, if the socket is open and has room for `bytes` more.
@@ -158,7 +173,7 @@ impl Outbox {
         // A message that is longer than the bound is accepted if nothing else waits. Otherwise it
         // could never be sent.
         let has_room = |queue: &Queue| {
-            queue.frames.is_empty() || queue.bytes_with(bytes) <= self.unsent_bytes_max
+            queue.frames.is_empty() || queue.bytes_with(bytes) <= self.bounds.unsent_bytes_max
         };
         self.append_if(has_room, bytes, write).map(drop)
     }
@@ -211,7 +226,7 @@ impl Outbox {
     pub(super) fn share(&self, frame: &Bytes, is_waited_for: bool) -> Result<Backlog, SendError> {
         let has_room = |queue: &Queue| {
             !self.is_behind(queue)
-                || queue.bytes_with(frame.len()) <= self.unsent_bytes_max
+                || queue.bytes_with(frame.len()) <= self.bounds.unsent_bytes_max
                 || (is_waited_for && self.may_exceed(queue))
         };
         self.append_if(has_room, frame.len(), |_, frames| frames.share(frame))
@@ -221,14 +236,14 @@ impl Outbox {
     /// Whether there is room for one more message, although it exceeds the bound.
     #[cold]
     fn may_exceed(&self, queue: &Queue) -> bool {
-        let overrun_max = self.unsent_bytes_max.saturating_mul(OVERRUN_FACTOR);
+        let overrun_max = self.bounds.unsent_bytes_max.saturating_mul(OVERRUN_FACTOR);
         queue.frames.bytes() <= overrun_max
             && queue.behind.as_ref().is_some_and(|behind| behind.has_time())
     }
 
     /// The number of unsent bytes beyond which the socket is behind.
     fn behind_beyond(&self) -> usize {
-        self.unsent_bytes_max / 2
+        self.bounds.unsent_bytes_max / 2
     }
 
     fn is_behind(&self, queue: &Queue) -> bool {
@@ -239,7 +254,7 @@ impl Outbox {
         let bytes = queue.frames.bytes();
         if bytes <= self.behind_beyond() {
             Backlog::Small
-        } else if bytes <= self.unsent_bytes_max {
+        } else if bytes <= self.bounds.unsent_bytes_max {
             Backlog::Behind
         } else {
             Backlog::Overrun
@@ -359,7 +374,7 @@ impl Outbox {
         let (frames, kept, stage, behind) = {
             let mut queue = self.queue.lock();
             let frames = match queue.stage {
-                Stage::Open => queue.frames.take(self.unsent_bytes_max.max(CALL_BYTES_MIN)),
+                Stage::Open => queue.frames.take(self.bounds.unsent_bytes_max.max(CALL_BYTES_MIN)),
                 // This may be the last call.
                 Stage::Closing | Stage::Closed => std::mem::take(&mut queue.frames),
             };
@@ -387,19 +402,27 @@ impl Outbox {
         (stage, kept)
     }
 
-    /// Records that the socket is in a room. Returns `false` if it has closed.
+    /// Records that the socket is in a room. Returns `false` if it has closed, or is in too many and
+    /// closes for that.
     pub(super) fn joined(&self, room: &Arc<RoomInner>) -> bool {
         let mut queue = self.queue.lock();
-        let is_open = queue.stage != Stage::Closed;
-        if is_open {
-            // Rooms that have ended are forgotten now and then, so that they do not fill the
-            // memory, and joining many rooms takes a time that is linear in their number.
-            if queue.rooms.len().is_power_of_two() {
-                queue.rooms.retain(|_, other| other.strong_count() > 0);
-            }
-            queue.rooms.insert(address_of(room), Arc::downgrade(room));
+        if queue.stage == Stage::Closed {
+            return false;
         }
-        is_open
+        // Rooms that have ended are forgotten now and then, so that they do not fill the memory,
+        // and joining many rooms takes a time that is linear in their number.
+        let is_full = queue.rooms.len() >= self.bounds.rooms_max;
+        if queue.rooms.len().is_power_of_two() || is_full && queue.stage == Stage::Open {
+            queue.rooms.retain(|_, other| other.strong_count() > 0);
+        }
+        let address = address_of(room);
+        if queue.rooms.len() >= self.bounds.rooms_max && !queue.rooms.contains_key(&address) {
+            drop(queue);
+            self.close(CloseCode::POLICY_VIOLATION, "this client is in too many rooms");
+            return false;
+        }
+        queue.rooms.insert(address, Arc::downgrade(room));
+        true
     }
 
     pub(super) fn left(&self, room: &Arc<RoomInner>) {

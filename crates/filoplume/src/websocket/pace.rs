@@ -168,11 +168,12 @@ impl Behind {
 mod tests {
     use filoplume_websocket::Encoder;
 
-    use super::super::outbox::Form;
+    use super::super::outbox::{Bounds, Form};
     use super::*;
 
     fn sender(id: u64) -> Arc<Outbox> {
-        Arc::new(Outbox::new(id, None, Form::Plain, Encoder::server(), 1000, None))
+        let bounds = Bounds { unsent_bytes_max: 1000, rooms_max: 1000 };
+        Arc::new(Outbox::new(id, None, Form::Plain, Encoder::server(), bounds, None))
     }
 
     #[test]

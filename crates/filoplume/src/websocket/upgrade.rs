@@ -15,7 +15,7 @@ use super::config::Config;
 use super::handlers::Handlers;
 use super::message::{FromMessage, SocketResult};
 use super::origins::{self, Allowed};
-use super::outbox::{Form, Outbox};
+use super::outbox::{Bounds, Form, Outbox};
 use super::protocol::SocketProtocol;
 use super::socket::{CloseReason, Socket};
 use crate::core::context::Context;
@@ -281,6 +281,13 @@ impl WebSocketUpgrade {
         self
     }
 
+    /// Sets how many [rooms](super::Room) the socket may be in. Default: 1,000. When it joins one
+    /// more, it stays out of that and is closed with 1008.
+    pub fn rooms_max(mut self, rooms: usize) -> Self {
+        self.config.rooms_max = rooms;
+        self
+    }
+
     /// Sets after which silence a ping is sent. `None` sends none, and a peer that has vanished is
     /// noticed only when something is sent to it. Default: 30 seconds.
     pub fn ping_interval(mut self, interval: Option<Duration>) -> Self {
@@ -409,9 +416,8 @@ impl Negotiated {
 
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let Codec { decoder, encoder, form, .. } = self.codec;
-        let unsent_bytes_max = self.config.unsent_bytes_max;
-        let outbox =
-            Outbox::new(id, self.subprotocol, form, encoder, unsent_bytes_max, self.counts);
+        let bounds = Bounds::of(&self.config);
+        let outbox = Outbox::new(id, self.subprotocol, form, encoder, bounds, self.counts);
         let socket = Socket { outbox: Arc::new(outbox) };
         SocketProtocol::new(socket, decoder, self.handlers, self.config.times)
     }

@@ -4,11 +4,16 @@
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
 
 use super::super::room::Room;
+use super::super::rooms::Rooms;
 use super::super::socket::Socket;
 use super::*;
 
 fn socket(unsent_bytes_max: usize) -> Socket {
-    let outbox = Outbox::new(1, None, Form::Plain, Encoder::server(), unsent_bytes_max, None);
+    socket_with(Bounds { unsent_bytes_max, rooms_max: 1000 })
+}
+
+fn socket_with(bounds: Bounds) -> Socket {
+    let outbox = Outbox::new(1, None, Form::Plain, Encoder::server(), bounds, None);
     Socket { outbox: Arc::new(outbox) }
 }
 
@@ -32,6 +37,29 @@ fn what_waits_is_as_long_as_the_bound_and_no_longer_but_for_one_message() {
     assert_eq!(sent(&socket), 500 + 102 + 402);
     assert_eq!(socket.send(text(5000)), Ok(()), "it could never be sent otherwise");
     assert_eq!(socket.send("x"), Err(SendError::Full));
+}
+
+#[test]
+fn a_socket_that_joins_too_many_rooms_stays_out_and_is_closed() {
+    let socket = socket_with(Bounds { unsent_bytes_max: 1000, rooms_max: 3 });
+    let rooms = Rooms::new();
+    let join = |name: &str| rooms.join(name, &socket);
+    let (len, stage) = (|name: &str| rooms.len_of(name), || socket.outbox.stage());
+    ["a", "b", "c"].iter().for_each(|name| join(name));
+    rooms.leave("b", &socket);
+    // Rooms that have ended and those that it is in already are not counted.
+    (0..10).for_each(|_| Room::new().join(&socket));
+    ["b", "c"].iter().for_each(|name| join(name));
+    assert_eq!((["a", "b", "c"].map(len), stage()), ([1, 1, 1], Stage::Open));
+    join("d");
+    assert_eq!((len("d"), stage()), (0, Stage::Closing));
+    assert!(rooms.get("d").is_none(), "it takes no memory");
+    let mut sent = Vec::new();
+    socket.outbox.begin();
+    socket.outbox.end(|piece| sent.extend_from_slice(piece));
+    assert_eq!(sent[..4], [0x88, 34, 0x03, 0xf0], "1008");
+    socket.outbox.closed();
+    assert_eq!(["a", "b", "c"].map(len), [0, 0, 0]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use super::super::outbox::Bounds;
 use super::super::pace::{PATIENCE, during};
 use super::super::rooms::Rooms;
 use super::*;
@@ -16,7 +17,8 @@ fn socket(id: u64) -> Socket {
 }
 
 fn socket_with(id: u64, unsent_bytes_max: usize) -> Socket {
-    let outbox = Outbox::new(id, None, Form::Plain, Encoder::server(), unsent_bytes_max, None);
+    let bounds = Bounds { unsent_bytes_max, rooms_max: 1000 };
+    let outbox = Outbox::new(id, None, Form::Plain, Encoder::server(), bounds, None);
     Socket { outbox: Arc::new(outbox) }
 }
 
