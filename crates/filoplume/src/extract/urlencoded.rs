@@ -141,9 +141,11 @@ const EMPTY_FIELDS_MAX: usize = 64;
 /// How many bytes are read again for that. It bounds the work that a long form can cause.
 const RETRIED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How many fields are read again for that. It bounds the work that many short fields can cause: a
-/// map has as many empty fields as the client sends.
-const RETRIED_FIELDS_MAX: usize = FIELDS_MAX;
+/// How many fields are read again for that: some more than the maximum of empty fields, for each
+/// of them.
+/// It bounds the work that many short fields can cause: a map has as many empty fields as the
+/// client sends.
+const RETRIED_FIELDS_MAX: usize = EMPTY_FIELDS_MAX * (EMPTY_FIELDS_MAX + 1);
 
 /// Returns how often fields are read again.
 fn attempts(input: &[u8]) -> usize {
@@ -164,11 +166,18 @@ fn has_empty_field(input: &[u8]) -> bool {
     pairs(input).any(is_empty)
 }
 
+/// Returns whether an error names this field so. All fields are compared again and again, so this
+/// allocates nothing for a name without escapes.
+fn is_named(pair: &[u8], field: &str) -> bool {
+    let begin = percent_encoding::percent_decode(name_part(pair)).decode_utf8_lossy();
+    begin.chars().take(NAME_CHARS_MAX).eq(field.chars())
+}
+
 /// Returns the fields without this one. `None` if it has a value.
 fn without_empty(input: &[u8], field: &str) -> Option<Vec<u8>> {
     let (mut kept, mut is_found) = (Vec::with_capacity(input.len()), false);
     for pair in pairs(input) {
-        if name(pair) != field {
+        if !is_named(pair, field) {
             kept.extend_from_slice(pair);
             kept.push(b'&');
         } else if is_empty(pair) && !is_found {
@@ -215,12 +224,15 @@ fn check(input: &[u8]) -> Result<(), FieldsError> {
 
 /// Returns the beginning of the name of a field.
 fn name(pair: &[u8]) -> String {
-    let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
-    percent_encoding::percent_decode(name)
+    percent_encoding::percent_decode(name_part(pair))
         .decode_utf8_lossy()
         .chars()
         .take(NAME_CHARS_MAX)
         .collect()
+}
+
+fn name_part(pair: &[u8]) -> &[u8] {
+    pair.split(|&byte| byte == b'=').next().unwrap_or_default()
 }
 
 /// Returns whether serde has refused a text because it wants a number or a `bool`. A value that is
@@ -365,6 +377,9 @@ mod tests {
         // The first read, and two attempts.
         assert_eq!(reads_of_empty(RETRIED_FIELDS_MAX / 2), (3, false));
         assert_eq!(reads_of_empty(RETRIED_FIELDS_MAX), (2, false));
+        assert_eq!(reads_of_empty(FIELDS_MAX), (2, false));
+        // A query of 3.5 KB: the first read, and four attempts.
+        assert_eq!(reads_of_empty(900), (5, false));
     }
 
     #[test]
