@@ -140,6 +140,17 @@ fn chunk_extensions_have_a_total() {
         &limits,
         expect!["head POST / HTTP/1.1; host h; chunked; refused 400 ChunkExtensionsTooLong"],
     );
+    // The space before the semicolon counts as well.
+    check_limits(
+        format!("{CHUNKED}0 ;abcd\r\n\r\n"),
+        &limits,
+        expect!["head POST / HTTP/1.1; host h; chunked; content 0; keep-alive"],
+    );
+    check_limits(
+        format!("{CHUNKED}0 ;abcde\r\n\r\n"),
+        &limits,
+        expect!["head POST / HTTP/1.1; host h; chunked; refused 400 ChunkExtensionsTooLong"],
+    );
 }
 
 #[test]

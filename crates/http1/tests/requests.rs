@@ -106,3 +106,38 @@ fn requests_are_framed_by_their_content_length() {
     check_request(Method::GET, "/a b", &[], Nothing, expect!["Err(TargetInvalid)"]);
     check_request(Method::GET, "/", &[("host", "h%zz")], Nothing, expect!["Err(HostInvalid)"]);
 }
+
+#[test]
+fn methods_that_usually_have_content_say_that_there_is_none() {
+    for (method, has_length) in [
+        (Method::POST, true),
+        (Method::PUT, true),
+        (Method::PATCH, true),
+        (Method::GET, false),
+        (Method::DELETE, false),
+    ] {
+        let request = OutgoingRequest {
+            method: &method,
+            target: "/",
+            authority: "h",
+            headers: &Headers::new(),
+            content: ContentLength::None,
+            closes: false,
+        };
+        let mut out = Vec::new();
+        request.write_head(&mut out).unwrap();
+        let has_zero = out.windows(19).any(|line| line == b"content-length: 0\r\n");
+        assert_eq!(has_zero, has_length, "{method}");
+    }
+}
+
+#[test]
+fn a_request_for_two_hosts_is_refused() {
+    check_request(
+        Method::GET,
+        "/",
+        &[("Host", "a"), ("host", "a")],
+        ContentLength::None,
+        expect!["Err(HostRepeated)"],
+    );
+}

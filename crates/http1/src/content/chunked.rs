@@ -342,6 +342,15 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_chunk_has_all_digits_in_its_head() {
+        for len in [1, 0xf, 0x10, 0xffff, usize::MAX >> 4, usize::MAX] {
+            let mut out = Vec::new();
+            encode_chunk_head(len, &mut out);
+            assert_eq!(out, format!("{len:x}\r\n").as_bytes());
+        }
+    }
+
+    #[test]
     fn trailers_are_available_once_they_are_complete() {
         let mut decoder = ChunkedDecoder::new(u64::MAX, &Limits::default());
         decoder.decode(b"0\r\ndigest: abc\r\n").unwrap();

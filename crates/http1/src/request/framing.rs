@@ -136,6 +136,17 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_without_content_does_not_wait_to_send_it() {
+        for (length, expects_continue) in [("0", false), ("1", true)] {
+            let mut facts = FieldFacts::default();
+            facts.note(Version::Http11, b"expect", b"100-continue").unwrap();
+            facts.note(Version::Http11, b"content-length", length.as_bytes()).unwrap();
+            let facts = facts.finish(Version::Http11, false).unwrap();
+            assert_eq!(facts.expects_continue, expects_continue, "{length}");
+        }
+    }
+
+    #[test]
     fn an_option_of_the_same_length_is_another_one() {
         assert_eq!(facts(Version::Http11, "connection", "clone, upgrape"), Ok(Facts::NONE));
         // In HTTP/1.0 only one option keeps the connection open.
