@@ -198,3 +198,27 @@ impl fmt::Display for ControlTooLong {
 }
 
 impl Error for ControlTooLong {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::close::CloseCode;
+
+    #[test]
+    fn a_ping_has_125_bytes_at_most() {
+        let (mut encoder, mut output) = (Encoder::server(), Vec::new());
+        assert_eq!(encoder.ping(&[0; 126], &mut output), Err(ControlTooLong));
+        assert!(output.is_empty());
+        assert_eq!(encoder.ping(&[0; 125], &mut output), Ok(()));
+        assert_eq!(output.len(), 2 + 125);
+    }
+
+    #[test]
+    fn codes_that_only_a_program_may_see_are_not_sent() {
+        for code in [CloseCode::NONE, CloseCode::ABNORMAL] {
+            let mut output = Vec::new();
+            Encoder::server().close(Some(CloseFrame { code, reason: "bye" }), &mut output);
+            assert_eq!(output, [0x88, 0], "{code}");
+        }
+    }
+}

@@ -136,6 +136,20 @@ fn a_message_of_exactly_the_limit_is_accepted() {
     }
 }
 
+/// Noise is longer after compression, and the limit is for the message that the program gets.
+#[test]
+fn the_limit_of_a_message_is_for_its_inflated_bytes() {
+    let stored = [0x00, 0x05, 0x00, 0xfa, 0xff, b'H', b'e', b'l', b'l', b'o', 0x00];
+    for (message_bytes_max, expected) in
+        [(5, "text \"Hello\"\n".to_owned()), (4, refused(ProtocolError::MessageTooLong))]
+    {
+        let limits = Limits { message_bytes_max, ..LIMITS };
+        let server =
+            || Decoder::new(Role::Server, limits).with_deflate(&params("permessage-deflate"));
+        assert_eq!(at_every_cut(server, &masked(0xc1, &stored)), expected);
+    }
+}
+
 #[test]
 fn every_window_and_context_is_understood() {
     // Within a message nothing repeats, and each message is almost the same.

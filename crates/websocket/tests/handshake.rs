@@ -38,6 +38,7 @@ fn a_handshake_is_accepted_or_refused() {
         (set("Upgrade", "h2c, WebSocket"), None),
         (set("Connection", "keep-alive,UPGRADE"), None),
         (add("Connection", "keep-alive"), None),
+        (add("Upgrade", "h2c"), None),
         (add("sec-websocket-protocol", "a, b"), None),
         (without("Upgrade"), Some(UpgradeMissing)),
         (set("Upgrade", "websocket2"), Some(UpgradeMissing)),
@@ -60,8 +61,21 @@ fn a_handshake_is_accepted_or_refused() {
         let parsed = HandshakeRequest::parse("GET", fields.clone());
         assert_eq!(parsed.err(), expected, "{fields:?}");
     }
-    let posted = HandshakeRequest::parse("POST", fields()).map_err(HandshakeError::status);
-    assert_eq!(posted.err(), Some(405));
+    // Names of methods are case-sensitive (RFC 9110 section 9.1).
+    for method in ["POST", "get"] {
+        let refused = HandshakeRequest::parse(method, fields()).map_err(HandshakeError::status);
+        assert_eq!(refused.err(), Some(405), "{method}");
+    }
+}
+
+#[test]
+fn a_value_that_is_not_text_is_not_an_empty_one() {
+    let sent = fields();
+    let mut fields: Vec<(&str, &[u8])> =
+        sent.iter().map(|&(name, value)| (name, value.as_bytes())).collect();
+    fields.push(("Sec-WebSocket-Protocol", b"\xff"));
+    let refused = HandshakeRequest::parse("GET", fields).err();
+    assert_eq!(refused, Some(HandshakeError::SubprotocolsInvalid));
 }
 
 #[test]
@@ -121,6 +135,7 @@ fn a_client_accepts_only_the_answer_to_its_key() {
     let rows = [
         (101, good(""), None),
         (200, good(""), Some(StatusInvalid)),
+        (100, good(""), Some(StatusInvalid)),
         (101, good("Upgrade"), Some(UpgradeMissing)),
         (101, good("Connection"), Some(ConnectionMissing)),
         (101, good("Sec-WebSocket-Accept"), Some(AcceptInvalid)),
