@@ -148,4 +148,19 @@ mod tests {
         assert_eq!(total_of("MemFree: 1 kB\n"), None);
         assert!(share() >= BYTES_MIN);
     }
+
+    #[test]
+    fn memory_is_short_from_a_half_on_and_used_up_beyond_its_maximum() {
+        let memory = Memory::new(Some(100));
+        let state = || (memory.is_pressed(), memory.is_short(), memory.is_used_up());
+        for (more, expected) in [
+            (49, (false, false, false)),
+            (1, (true, true, false)),
+            (50, (true, true, false)),
+            (1, (true, true, true)),
+        ] {
+            memory.add(more);
+            assert_eq!(state(), expected, "{} bytes", memory.used());
+        }
+    }
 }

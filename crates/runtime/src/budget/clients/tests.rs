@@ -71,6 +71,21 @@ fn a_proxy_may_act_for_more_clients_of_a_network_than_may_connect() {
     assert!(clients.counts.lock().is_empty() && clients.networks.is_empty());
 }
 
+#[test]
+fn what_a_network_holds_is_known_until_the_last_of_its_clients_has_gone() {
+    let clients = Arc::new(Clients::new(1));
+    let acting = |subnet: usize| {
+        clients.act_for(address(&format!("2001:db8:0:{subnet:x}::1"))).expect("it is counted")
+    };
+    let (first, second) = (acting(1), acting(2));
+    let of_second = [second.hold_thread(2), second.hold_thread(2)];
+    drop(first);
+    let (third, fourth) = (acting(3), acting(4));
+    let of_third = [third.hold_thread(2), third.hold_thread(2)];
+    assert!(of_second.iter().chain(&of_third).all(Option::is_some));
+    assert!(fourth.hold_thread(2).is_none(), "the network holds four");
+}
+
 /// Clients of one network, and one of another.
 fn subnets(clients: &Arc<Clients>) -> [Arc<ClientConnection>; 4] {
     ["2001:db8:0:1::", "2001:db8:0:2::", "2001:db8:0:3::", "2001:db8:1::"]

@@ -232,6 +232,14 @@ fn the_greediest_client_makes_room_in_a_full_queue() {
     assert_eq!(test.enter(route(1), "b-"), "43");
     assert_eq!(test.enter(route(1), "b-c"), "!!!", "no client has two");
     assert_eq!(test.served(route(1), 'a'), [2, 1, 1, 2]);
+    assert_eq!(test.seats.waiting(), 0, "an evicted request waits no longer");
+}
+
+#[test]
+fn a_client_that_waits_as_much_as_the_asker_makes_no_room() {
+    let test = TestSeats::new(1, 3, LONG);
+    assert_eq!(test.enter(route(1), "aaa"), "+..");
+    assert_eq!(test.enter(route(1), "bb"), ".!", "both would have two");
 }
 
 #[test]

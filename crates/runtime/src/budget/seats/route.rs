@@ -109,3 +109,24 @@ impl<T: SeatRequest> RouteQueue<T> {
         self.waiting.clear().into_iter().map(|queued| queued.item)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_late_at_its_time_whatever_came_after_it() {
+        const WAIT_MAX: u64 = 640;
+        let mut route = RouteQueue::new(WAIT_MAX);
+        for (number, late_at) in [(1_u32, 1000), (2, 1200), (3, 1100)] {
+            route.push(None, number, late_at);
+        }
+        let mut late = Vec::new();
+        assert_eq!(route.remove_late(999, WAIT_MAX, &mut late), Some(1000));
+        assert!(late.is_empty());
+        assert_eq!(route.remove_late(1000, WAIT_MAX, &mut late), Some(1100));
+        assert_eq!(late, [1]);
+        assert_eq!(route.remove_late(1200, WAIT_MAX, &mut late), None);
+        assert_eq!(late, [1, 2, 3]);
+    }
+}
