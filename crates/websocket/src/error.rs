@@ -20,7 +20,7 @@ use crate::close::CloseCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A reserved bit is set for which no extension was negotiated, or on the wrong frame.
+    /// A reserved bit is set that no negotiated extension uses, or none on this kind of frame.
     ReservedBits,
     /// The opcode is not defined.
     OpcodeReserved,

@@ -52,15 +52,15 @@ use crate::sync::Mutex;
 ///
 /// A client that is [counted](crate::ServerConfig::connections_per_client_max) takes one more only
 /// while it has fewer than twice the free ones: alone it has at most two thirds, 11 of 16. An IPv6
-/// network of 48 bits has eight ninths. Their other requests wait, and those of others overtake
-/// them.
+/// network of 48 bits has eight ninths. Further requests of such a client wait, and requests of
+/// other clients overtake them.
 ///
 /// A permit is taken before the handler is called, and released when the handler has returned or
 /// panicked. A body that is a reader is read later, without a permit.
 ///
 /// A content that its handler reads as it arrives keeps the permit until it has arrived. While
-/// other requests wait for permits, the peer of such a content must send at the pace that is wanted
-/// of peers when threads are scarce: 64 KiB per second, with a pause of a second at most. Otherwise
+/// other requests wait for permits, the peer of such a content must send as fast as all peers must
+/// when threads are scarce: 64 KiB per second, with a pause of a second at most. Otherwise
 /// the read fails with `TimedOut`. It is better to have the content collected before
 /// ([`Plan::spooled`](crate::Plan)), or to [take](Self::take) the permit afterwards.
 #[derive(Clone)]
@@ -79,8 +79,8 @@ struct State {
     /// queue is not empty, a thread is between [`Permits::put_back`] and the end of
     /// [`Permits::notify_waiters`].
     waiting: VecDeque<Weak<dyn PermitWaiter>>,
-    /// The servers whose requests wait for the share of their client. They become waiting as soon
-    /// as any permit is released.
+    /// The servers with requests that wait because their client has its share. They move to
+    /// `waiting` as soon as any permit is released.
     at_share: Vec<Weak<dyn PermitWaiter>>,
 }
 
@@ -246,7 +246,8 @@ impl State {
         self.free > 0 && client.is_some_and(|client| !self.holders.may_take(client, self.free))
     }
 
-    /// Registers a waiter for a request that got no permit, once. Returns `false`.
+    /// Registers a waiter for a request that got no permit, unless it is registered already.
+    /// Returns `false`, which is whether the request has a permit.
     fn register(&mut self, waiter: &Weak<dyn PermitWaiter>, client: Option<ClientId>) -> bool {
         if !self.is_at_share(client) {
             self.wait(waiter);
@@ -262,7 +263,7 @@ impl State {
         }
     }
 
-    /// Forgets a waiter that waits no longer.
+    /// Removes a waiter that has stopped waiting.
     fn unregister(&mut self, waiter: &Weak<dyn PermitWaiter>) {
         self.waiting.retain(|other| !is_same(other, waiter));
     }
@@ -420,10 +421,10 @@ mod tests {
         let first = permits.try_take(None).unwrap();
         let waiter = Waiter::new(&permits, 1);
         waiter.ask();
-        let untold = first.put_back();
+        let released = first.put_back();
         assert_eq!(permits.available(), 1);
         assert!(permits.try_take(None).is_none());
-        untold.unwrap().notify_waiters();
+        released.unwrap().notify_waiters();
         assert_eq!((waiter.has(), permits.available()), (1, 0));
     }
 

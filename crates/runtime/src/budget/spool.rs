@@ -31,7 +31,7 @@ pub(crate) const WRITERS_MAX: usize = 4;
 /// How many threads close long files. One at a time, because it is work for the disk.
 pub(crate) const CLOSERS_MAX: usize = 1;
 
-/// One client may take one byte of the space in this many, if clients are counted.
+/// A client, if clients are counted, may reserve at most the whole space divided by this.
 const CLIENT_SHARE: u64 = 4;
 
 /// From this length on, a file is closed by a thread of its own: the file system may take tens of
@@ -42,11 +42,11 @@ const LONG_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 pub(crate) struct Spool<T> {
     pub(crate) space: Arc<SpoolSpace>,
     pub(crate) line: Line<T>,
-    /// Long files that are going to be closed.
+    /// Long files that wait until a thread closes them.
     pub(crate) closing: Line<Box<Stored>>,
 }
 
-/// What closes a long file elsewhere.
+/// Hands a long file to a thread that closes it.
 type Closer = Box<dyn Fn(Box<Stored>) + Send + Sync>;
 
 /// The disk space for contents that arrive.
@@ -55,10 +55,11 @@ pub(crate) struct SpoolSpace {
     bytes_max: u64,
     /// Whether the files lie in memory, and take much of it.
     is_memory: bool,
-    /// Changed together with the pressure that follows from it, so that the last change decides.
+    /// The lock is held until the memory knows whether the space is short, so that the last of
+    /// several changes decides.
     reserved: Mutex<u64>,
     written: AtomicU64,
-    /// Learns when the space is short.
+    /// Is told when the space is short.
     memory: Arc<Memory>,
     closer: OnceLock<Closer>,
     /// For contents that cannot be written.
@@ -90,14 +91,14 @@ struct Reservation {
     /// The client that the bytes count for, if clients are counted.
     client: Option<Arc<ClientConnection>>,
     bytes: u64,
-    /// How many of them are used.
+    /// How many of them are in the file.
     written: u64,
 }
 
 /// Why a content cannot be written to its file.
 #[derive(Debug)]
 pub(crate) enum SpoolError {
-    /// The budget is used up.
+    /// The space is used up, or the share of the client.
     Full,
     /// There is no descriptor for the file.
     NoDescriptor,
@@ -114,7 +115,7 @@ impl<T> Spool<T> {
         space.warn_of_memory();
         Self {
             space,
-            // As many wait as there are connections.
+            // No more can wait than there are connections.
             line: Line::new(WRITERS_MAX, usize::MAX),
             closing: Line::new(CLOSERS_MAX, usize::MAX),
         }
@@ -136,7 +137,7 @@ impl SpoolSpace {
     ) -> Arc<Self> {
         let folder = folder.unwrap_or_else(std::env::temp_dir);
         let disk = Disk::of(&folder);
-        // A program that chooses less knows why.
+        // A program that chooses a smaller budget needs no warning.
         let suggested = disk.spooled_bytes_max(memory.bytes_max() as u64);
         let bytes_max = bytes_max.unwrap_or(suggested);
         Arc::new(Self {
@@ -242,7 +243,7 @@ impl SpoolSpace {
         Ok(SpoolFile { stored: Some(stored) })
     }
 
-    /// Reserves more bytes, if there are as many.
+    /// Reserves this many more bytes. Returns `false` if fewer are free.
     fn try_reserve(&self, more: u64) -> bool {
         let mut reserved = self.reserved.lock();
         let Some(sum) = reserved.checked_add(more).filter(|sum| *sum <= self.bytes_max) else {
@@ -279,7 +280,7 @@ impl Reservation {
         Self { space, client, bytes: 0, written: 0 }
     }
 
-    /// Reserves so many more bytes.
+    /// Reserves this many more bytes, also in the share of the client.
     fn grow(&mut self, more: u64) -> Result<(), SpoolError> {
         let client_max = self.space.client_bytes_max();
         if self.client.as_ref().is_some_and(|client| !client.try_spool(more, client_max)) {
@@ -360,6 +361,7 @@ impl Drop for SpoolFile {
         if stored.reservation.written < LONG_BYTES {
             return;
         }
+        // Without a closer, the file is closed here.
         if let Some(close) = space.closer.get() {
             close(stored);
         }

@@ -1,7 +1,7 @@
 //! The measurements of all routes, shared by the loops and threads of one server.
 //!
-//! A request reads one number of its route here. Everything else is accessed by samples only, at
-//! most one call in sixteen.
+//! A request reads one number of its route here. Everything else is accessed only for sampled
+//! calls, at most one in sixteen.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ use super::policy::{ALWAYS, CallTimes, NEVER_CALLED, OnLoop, Others, Place, Shar
 /// The assumed price of a dispatch before one was measured.
 const PRICE_AT_FIRST: Duration = Duration::from_micros(10);
 
-/// The bounds of a measured price. Below them, other threads pay the rest of it. Above them, the
-/// leader was preempted.
+/// The bounds of a measured price. A lower measurement does not include what other threads pay. A
+/// higher one includes time in which the leader was preempted.
 const PRICE_MIN: Duration = Duration::from_micros(5);
 const PRICE_MAX: Duration = Duration::from_micros(40);
 
 /// The maximum length of a path that is kept as the name of a route.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A request, as far as it names its route.
+/// The parts of a request that name its route.
 pub(crate) trait RouteSource {
     /// Returns the number that the service gave to the route.
     fn route(&self) -> Option<u32>;
@@ -45,13 +45,14 @@ pub(crate) struct Routes {
 #[derive(Debug, Default)]
 struct Entry {
     known: Mutex<Known>,
-    /// Whether long calls wait, by the last close samples. Then not every call has to be sampled.
+    /// Whether long calls wait, according to the last close samples. If so, it is not necessary to
+    /// sample every call.
     waits: AtomicBool,
     /// [`Shared::is_counting`], readable without the lock.
     is_counting: AtomicBool,
     on_loops: Counted,
     on_pool: Counted,
-    /// How long a call computes on average, in microseconds and plus one. 0 if that is not known.
+    /// The average computing time of a call in microseconds, plus one. 0 if it is not known.
     ran_us: AtomicU32,
     /// A [`Share`].
     ready: AtomicU8,
@@ -139,8 +140,8 @@ impl Routes {
     /// Stores the name of a route for the metrics.
     #[cold]
     pub(crate) fn name(&self, key: ExecutionKey, source: &dyn RouteSource) {
-        let is_new = &self.others_max[key.index()];
-        let _ = is_new.compare_exchange(NEVER_CALLED, ALWAYS, Ordering::Relaxed, Ordering::Relaxed);
+        let place = &self.others_max[key.index()];
+        let _ = place.compare_exchange(NEVER_CALLED, ALWAYS, Ordering::Relaxed, Ordering::Relaxed);
         let mut known = self.entries[key.index()].known.lock();
         if known.name.is_none() {
             known.name = Some(match source.route() {
@@ -151,8 +152,8 @@ impl Routes {
     }
 
     /// Counts a call that has begun on a loop. A sample stands for the calls between it and the
-    /// last one. A call that would have been measured in any case stands for itself only, also if
-    /// it is a sample: the others of its kind are counted themselves.
+    /// last one. A call that would have been measured in any case stands for itself only, even if
+    /// it is a sample, because all calls of its kind are counted.
     pub(crate) fn count_on_loop(&self, key: ExecutionKey, stands_for: u32, took: CallTimes) {
         self.entries[key.index()].on_loops.add(stands_for.into(), took);
     }
@@ -202,8 +203,8 @@ impl Routes {
         self.leave(key, held, Why::Caught)
     }
 
-    /// Records that the watchdog found a call of this route to run for too long, but no thread for
-    /// its loop.
+    /// Records that a call of this route ran for too long on a loop, and that the watchdog found no
+    /// thread to take over the loop.
     pub(crate) fn stuck(&self, key: ExecutionKey, held: Duration) -> bool {
         self.leave(key, held, Why::Caught)
     }
@@ -278,7 +279,7 @@ impl Routes {
         // A lost update is harmless, because the next one follows.
         entry.ran_us.store(now + 1, Ordering::Relaxed);
         let computes = |us: u32| Duration::from_micros(us.into()) >= COMPUTES_MIN;
-        // Later, looks say more than one call.
+        // After the first call, looks are more reliable than a single call.
         if !computes(now) || known.is_some() {
             return false;
         }
@@ -294,7 +295,7 @@ impl Routes {
         Some(Duration::from_micros(us.into()) >= COMPUTES_MIN)
     }
 
-    /// Returns for which share of their time the calls of a route are ready to run.
+    /// Returns the share of their time in which the calls of a route are ready to run.
     pub(crate) fn ready(&self, key: ExecutionKey) -> Share {
         Share(self.entries[key.index()].ready.load(Ordering::Relaxed))
     }
