@@ -305,6 +305,22 @@ mod tests {
     }
 
     #[test]
+    fn as_many_spans_wait_as_the_limit_says() {
+        let queue = Queue::new(QueueLimits { spans: 2, bytes: 10, delay: MINUTE });
+        (0..3).for_each(|_| push(&queue, 1));
+        assert_eq!(queue.counts().dropped_full, 1);
+        assert_eq!(queue.waiting.lock().spans.len(), 2);
+    }
+
+    #[test]
+    fn there_is_no_batch_after_the_deadline() {
+        let queue = queue(10);
+        push(&queue, 1);
+        assert!(!queue.close(Duration::ZERO));
+        assert!(queue.next_batch(|| ()).is_none());
+    }
+
+    #[test]
     fn no_span_is_accepted_after_the_end() {
         let queue = queue(10);
         push(&queue, 1);
