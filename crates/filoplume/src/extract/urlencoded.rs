@@ -320,6 +320,7 @@ mod tests {
             expect!["`size` is wrong: unknown value ``, expected `small` or `large`"],
         );
         check_read("name=a&size=&size=small", expect!["`size` is wrong: it occurs more than once"]);
+        check_read("name=a&size=&size=", expect!["`size` is wrong: it occurs more than once"]);
         check_read(
             "name=a&colour=&size=",
             expect![
@@ -417,6 +418,10 @@ mod tests {
             expect!["`size` has a `%` without two hexadecimal digits after it"],
         );
         check_read("na%FFme=a", expect!["`na\u{fffd}me` is not UTF-8"]);
+        // An error does not repeat a long name.
+        let named = check(format!("{}=%FF", "n".repeat(NAME_CHARS_MAX + 1)).as_bytes());
+        let expected = format!("`{}` is not UTF-8", "n".repeat(NAME_CHARS_MAX));
+        assert_eq!(named.map_err(|error| error.to_string()), Err(expected));
         check_read(
             "name=a&colour=red",
             expect![

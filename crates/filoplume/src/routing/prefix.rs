@@ -239,6 +239,8 @@ mod tests {
             ("/{tenant}", "/acme/x", true),
             ("/@{name}", "/@ada/x", true),
             ("/@{name}", "/{name}/x", false),
+            ("/{name}.json", "/{name}", false),
+            ("/{name}.json", "/{other}.json/x", true),
             ("/%7Bx%7D", "/{x}", false),
         ];
         for (prefix, pattern, expected) in rows {

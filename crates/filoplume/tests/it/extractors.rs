@@ -120,11 +120,24 @@ fn optional_values_are_options() {
         expect!["415 the content must be JSON: send `content-type: application/json`"],
     );
     check(&client.post("/form").send(), expect!["200 None"]);
+    // Content of a type that is not read is not absent, even if it is empty.
+    for path in ["/json", "/form"] {
+        client.post(path).header("content-type", "text/plain").send().assert_status(415);
+    }
     check(
         &client.post("/form").header("content-type", FORM).body("a=b").send(),
         expect![[r#"200 Some({"a": "b"})"#]],
     );
     check(&client.get("/extension").send(), expect!["200 None"]);
+}
+
+#[test]
+fn content_without_a_byte_has_no_coding_to_decode() {
+    let client = App::new().post("/", |content: Vec<u8>| content.len().to_string()).test();
+    let post =
+        |content: &str| client.post("/").header("content-encoding", "gzip").body(content).send();
+    post("").assert_text("0");
+    post("a").assert_status(415).assert_header("accept-encoding", "identity");
 }
 
 /// An app whose routes validate what they extract.

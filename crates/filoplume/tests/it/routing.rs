@@ -189,6 +189,7 @@ fn implied_methods_are_answered() {
             "GET /options",
             "OPTIONS /options",
             "GET /any",
+            "HEAD /any",
             "BREW /any",
             "OPTIONS /any",
             "GET /mixed",
@@ -214,6 +215,7 @@ fn implied_methods_are_answered() {
             GET /options -> 405 allow: OPTIONS
             OPTIONS /options -> 200 only options
             GET /any -> 200 any GET
+            HEAD /any -> 200
             BREW /any -> 200 any BREW
             OPTIONS /any -> 200 any OPTIONS
             GET /mixed -> 200 got

@@ -159,6 +159,8 @@ fn a_form_is_in_the_content_or_in_the_query() {
         expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]],
     );
     check(&client.get("/?q=a").send(), expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]]);
+    client.request(Method::HEAD, "/?q=a").send().assert_status(200);
+    client.post("/").body("q=a").send().assert_status(415).assert_header("accept", FORM);
     check(
         &client.post("/?q=a").send(),
         expect![
