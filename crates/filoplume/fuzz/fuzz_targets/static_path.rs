@@ -1,5 +1,5 @@
-//! Whatever the path, what is answered is a file inside of the folder: no other, no hidden one, and
-//! the one that the path names.
+//! Whatever the path is, an answer with content is the file that the path names. The file is inside
+//! the folder and not hidden.
 
 #![no_main]
 
@@ -69,8 +69,9 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     Fixture { client: app.test().without_cookies(), root, _folder: folder }
 });
 
-/// Texts of which paths are made, one a byte, so that the fuzzer finds what is dangerous soon.
-const WORDS: [&str; 32] = [
+/// Parts of paths. Each byte of the input selects one, so that the fuzzer soon finds dangerous
+/// paths.
+const PARTS: [&str; 32] = [
     "/",
     "//",
     "..",
@@ -105,8 +106,9 @@ const WORDS: [&str; 32] = [
     "%252e",
 ];
 
-/// What an answer tells must be below the root, and what the path names.
-fn check(answer: &Answer, place: &str, path: &[u8], allows_hidden: bool) {
+/// Checks that content is a file below the root, the one that the path names, and that a redirect
+/// stays on this host.
+fn check(answer: &Answer, prefix: &str, path: &[u8], allows_hidden: bool) {
     let path = String::from_utf8_lossy(path);
     match answer.status {
         200 => {
@@ -121,7 +123,7 @@ fn check(answer: &Answer, place: &str, path: &[u8], allows_hidden: bool) {
             // A query is no part of the path, and a `#` ends it.
             let asked = path.split(['?', '#']).next().unwrap_or_default();
             let asked = percent_decode_str(asked).decode_utf8().expect("only UTF-8 names a file");
-            let is_page = place == "/page/" && name == "index.html";
+            let is_page = prefix == "/page/" && name == "index.html";
             let is_index = name.strip_suffix("index.html").is_some_and(|folder| asked == folder);
             let is_link = asked == "in" && name == "a.txt";
             assert!(
@@ -149,16 +151,16 @@ fn check(answer: &Answer, place: &str, path: &[u8], allows_hidden: bool) {
 
 fuzz_target!(|input: &[u8]| {
     let made: String =
-        input.iter().take(64).map(|&byte| WORDS[usize::from(byte) % WORDS.len()]).collect();
+        input.iter().take(64).map(|&byte| PARTS[usize::from(byte) % PARTS.len()]).collect();
     for path in [input, made.as_bytes()].into_iter().filter(|path| is_target(path)) {
-        for (place, allows_hidden) in
+        for (prefix, allows_hidden) in
             [("/plain/", false), ("/all/", true), ("/of/../", false), ("/page/", false)]
         {
             let answer =
-                ask(&FIXTURE.client, Method::GET, &[place.as_bytes(), path].concat(), &[], b"");
-            check(&answer, place, path, allows_hidden);
+                ask(&FIXTURE.client, Method::GET, &[prefix.as_bytes(), path].concat(), &[], b"");
+            check(&answer, prefix, path, allows_hidden);
         }
-        // Without anything before it, the path decides the route too.
+        // Without a prefix, the path also selects the route.
         let answer = ask(&FIXTURE.client, Method::GET, &[b"/", path].concat(), &[], b"");
         let text = String::from_utf8_lossy(&answer.content);
         assert!(

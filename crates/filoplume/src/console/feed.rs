@@ -22,11 +22,12 @@ pub(super) const VIEWERS_MAX: usize = 16;
 /// The time between two snapshots.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How often the thread looks whether a route has begun to run elsewhere, which makes a snapshot
-/// due at once. A page shows it within a second even if the machine is busy.
+/// How often the thread checks whether a route has moved between the event loops and the pool. If
+/// one has, it sends a snapshot at once, so that a page shows the move within a second even if the
+/// machine is busy.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A snapshot replaces the one before, if a viewer has not read that yet.
+/// The key of all snapshots. A new one replaces the one that a viewer has not read yet.
 const KEY: u64 = 0;
 
 /// Sends snapshots to the viewers of a console.
@@ -54,19 +55,19 @@ impl Feed {
         })
     }
 
-    /// Adds a viewer. It gets its first snapshot at once. Returns `None` if there is no room.
+    /// Adds a viewer. It gets its first snapshot at once. Returns `None` if there are too many.
     pub(super) fn subscribe(self: &Arc<Self>) -> Result<Option<EventStream>> {
         if !self.has_room() {
             return Ok(None);
         }
         let (sender, stream) = sse::channel();
-        // Without the lock, because it takes a while. It is sent before the viewer is added, so
-        // that it does not replace a newer one of the thread.
+        // The snapshot is made without the lock, because that takes a while. It is sent before the
+        // viewer is added, so that it cannot replace a newer snapshot from the thread.
         let snapshot = self.snapshot(self.viewers.len() + 1);
-        // The client may already have gone, which the next snapshot finds out.
+        // The client may already have gone. The thread notices that with its next snapshot.
         let _ = sender.bytes().send_latest(KEY, snapshot);
         let mut is_running = self.is_running.lock();
-        // Others may have come meanwhile.
+        // Other viewers may have come in the meantime.
         if !self.has_room() {
             return Ok(None);
         }
@@ -97,15 +98,15 @@ impl Feed {
     /// Sends snapshots until all viewers have left.
     fn run(&self) {
         let _running = Running(self);
-        let mut sent = Instant::now();
-        let mut moved = moves(&self.observer);
+        let mut sent_at = Instant::now();
+        let mut moves_sent = moves(&self.observer);
         loop {
-            thread::sleep(EVERY.saturating_sub(sent.elapsed()).min(LOOK_EVERY));
-            let moves = moves(&self.observer);
-            if sent.elapsed() < EVERY && moves == moved {
+            thread::sleep(EVERY.saturating_sub(sent_at.elapsed()).min(LOOK_EVERY));
+            let moves_now = moves(&self.observer);
+            if sent_at.elapsed() < EVERY && moves_now == moves_sent {
                 continue;
             }
-            (sent, moved) = (Instant::now(), moves);
+            (sent_at, moves_sent) = (Instant::now(), moves_now);
             self.viewers.send(&self.snapshot(self.viewers.len()), Some(KEY));
             let mut is_running = self.is_running.lock();
             if self.viewers.is_empty() {
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn the_first_snapshot_of_a_viewer_is_made_without_the_lock() {
         let feed = Feed::new(Arc::default());
-        // The thread would hold the lock for a moment: it begins after the first snapshot.
+        // The thread locks as well, but it starts only after the first snapshot.
         let _viewer = viewer(&feed);
         assert!(!feed.is_locked_for_snapshot.load(Relaxed));
     }

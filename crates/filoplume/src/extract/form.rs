@@ -56,8 +56,8 @@ const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 /// ```
 ///
 /// It rejects content of another type with `415`, content that cannot be decoded with `400`, and
-/// fields that do not match `T` with `422` and the field. It also rejects content as [`Bytes`]
-/// does. For forms with files, use [`Multipart`](super::Multipart).
+/// fields that do not match `T` with `422` and the field. It also rejects what [`Bytes`]
+/// rejects. For forms with files, use [`Multipart`](super::Multipart).
 #[doc(alias("urlencoded", "body_parser"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form<T>(pub T);

@@ -1,4 +1,5 @@
-//! Tests of checks: when they run, what a probe finds, and that it waits for no hanging one.
+//! Tests of checks: when they run, what a probe finds, and that no probe waits for a check that
+//! hangs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,6 +13,8 @@ use crate::core::error::{Error, Result};
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(60);
+
+/// The deadline of a check that is meant to be late.
 const SHORT: Duration = Duration::from_millis(20);
 
 fn check(
@@ -52,26 +55,26 @@ fn hanging(deadline: Duration) -> (Check, Sender<()>, Arc<AtomicUsize>) {
 
 #[test]
 fn an_instance_is_starting_until_each_check_has_passed_and_failing_afterwards() {
-    let (good, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let is_set = |value: &Arc<AtomicUsize>| {
+    let (first_state, second_state) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+    let passes_if_set = |value: &Arc<AtomicUsize>| {
         let value = Arc::clone(value);
         move || match value.load(Ordering::SeqCst) {
             0 => Err(Error::unavailable("not yet")),
             _ => Ok(()),
         }
     };
-    let first = check("first", LONG, is_set(&good));
-    let second = check("second", LONG, is_set(&answer));
+    let first = check("first", LONG, passes_if_set(&first_state));
+    let second = check("second", LONG, passes_if_set(&second_state));
     let checks = checks(Duration::ZERO, vec![first, second]);
     assert_eq!(verdict(&checks), Verdict::Starting);
-    good.store(1, Ordering::SeqCst);
+    first_state.store(1, Ordering::SeqCst);
     assert_eq!(states(&checks), [State::Passed, State::Failed]);
     assert_eq!(verdict(&checks), Verdict::Starting);
-    answer.store(1, Ordering::SeqCst);
+    second_state.store(1, Ordering::SeqCst);
     assert_eq!(verdict(&checks), Verdict::Ready);
-    good.store(0, Ordering::SeqCst);
+    first_state.store(0, Ordering::SeqCst);
     assert_eq!(verdict(&checks), Verdict::Failing);
-    good.store(1, Ordering::SeqCst);
+    first_state.store(1, Ordering::SeqCst);
     assert_eq!(verdict(&checks), Verdict::Ready);
 }
 
@@ -81,7 +84,7 @@ fn a_check_that_hangs_is_late_and_runs_once_until_it_ends() {
     let checks = checks(Duration::ZERO, vec![hanging, check("quick", LONG, || Ok(()))]);
     assert_eq!(states(&checks), [State::Late, State::Passed]);
     for _ in 0..50 {
-        // They do not wait for its deadline again.
+        // Later probes do not wait for the deadline again.
         assert_eq!(states(&checks), [State::Late, State::Passed]);
     }
     assert_eq!(runs.load(Ordering::SeqCst), 1);
@@ -156,7 +159,7 @@ fn few_probes_wait_and_the_others_get_the_latest_results() {
             thread::spawn(move || states(&checks))
         })
         .collect();
-    // A probe that comes before four others wait would wait as well, and never return.
+    // With fewer than four waiting probes, the next one would wait as well, and never return.
     while checks.waiting() < 4 {
         thread::yield_now();
     }

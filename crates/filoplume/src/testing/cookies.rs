@@ -81,13 +81,14 @@ fn parse(set_cookie: &str, path: &str) -> Option<Cookie> {
         path: default_path(path),
         expires: None,
     };
-    let (mut is_secure, mut has_domain, mut has_path, mut max_age) = (false, false, false, None);
+    let (mut is_secure, mut has_domain, mut is_for_all_paths) = (false, false, false);
+    let mut max_age = None;
     for part in parts {
         let (attribute, value) = part.split_once('=').unwrap_or((part, ""));
         match (attribute.trim().to_ascii_lowercase().as_str(), value.trim()) {
             ("path", value) if value.starts_with('/') => {
                 cookie.path = value.to_owned();
-                has_path = value == "/";
+                is_for_all_paths = value == "/";
             }
             ("max-age", value) => max_age = value.parse::<i64>().ok(),
             ("expires", value) => cookie.expires = httpdate::parse_http_date(value).ok(),
@@ -96,13 +97,13 @@ fn parse(set_cookie: &str, path: &str) -> Option<Cookie> {
             _ => {}
         }
     }
-    // `Max-Age` takes precedence over `Expires`. A value that is not positive is in the past.
+    // `Max-Age` takes precedence over `Expires`. With zero or less, the cookie has expired.
     if let Some(max_age) = max_age {
         let age = Duration::from_secs(u64::try_from(max_age).unwrap_or(0));
         cookie.expires = SystemTime::now().checked_add(age);
     }
     let is_refused = (name.starts_with("__Secure-") && !is_secure)
-        || (name.starts_with("__Host-") && !(is_secure && has_path && !has_domain));
+        || (name.starts_with("__Host-") && !(is_secure && is_for_all_paths && !has_domain));
     (!is_refused).then_some(cookie)
 }
 

@@ -16,7 +16,7 @@ type OnOpen = Box<dyn FnOnce(&Socket) -> Option<Error> + Send>;
 type OnMessage = Box<dyn FnMut(&Socket, MessageRef<'_>) -> Result<(), Failure> + Send>;
 type OnClose = Box<dyn FnOnce(&Socket, &CloseReason) + Send>;
 
-/// The closures of a socket. They belong to it alone, so that they may change what they capture.
+/// The closures of a socket. No other socket has them, so they may change what they capture.
 #[derive(Default)]
 pub(super) struct Handlers {
     open: Option<OnOpen>,
@@ -76,11 +76,17 @@ impl Handlers {
         }
     }
 
-    /// A closure has panicked. The peer is told that the server has failed, as for an error.
+    pub(super) fn close(&mut self, socket: &Socket, reason: &CloseReason) {
+        if let Some(close) = self.close.take() {
+            close(socket, reason);
+        }
+    }
+
+    /// Logs the panic of a closure and closes the socket, as for an error.
     #[cold]
     fn panicked(&mut self, socket: &Socket, panic: &(dyn Any + Send)) {
         note_caught_panic();
-        // What it has captured may be in a state that it does not expect.
+        // The values that it has captured may be inconsistent.
         self.message = None;
         let panicked = Panicked::caught(panic);
         static LOG: Throttle = Throttle::new();
@@ -90,21 +96,15 @@ impl Handlers {
         }
         socket.close(CloseCode::INTERNAL_ERROR, "");
     }
-
-    pub(super) fn close(&mut self, socket: &Socket, reason: &CloseReason) {
-        if let Some(close) = self.close.take() {
-            close(socket, reason);
-        }
-    }
 }
 
-/// A closure has failed. The peer is told that, and not why.
+/// Logs the error of a closure and closes the socket. The peer is not told the reason.
 fn fail(socket: &Socket, error: &Error) {
     log_failure(Some(socket.id()), error);
     socket.close(CloseCode::INTERNAL_ERROR, "");
 }
 
-/// Logs that a closure has failed. A peer can cause that with each connection.
+/// Logs that a closure has failed, but not each time: a peer can cause that with each connection.
 pub(super) fn log_failure(socket: Option<u64>, error: &Error) {
     static LOG: Throttle = Throttle::new();
     if let Some(left_out) = LOG.admit() {
