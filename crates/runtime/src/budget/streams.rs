@@ -151,9 +151,9 @@ impl Streams {
         self.open.load(Ordering::Relaxed) >= (self.threads_max / CROWDED_SHARE).max(1)
     }
 
-    /// Returns whether this thread stands in line for its turn on the processors.
-    pub(crate) fn is_in_line(&self, thread: u32) -> bool {
-        self.turns.is_in_line(thread)
+    /// Returns the threads that stand in line for their turn on the processors.
+    pub(crate) fn in_line(&self) -> Vec<u32> {
+        self.turns.in_line()
     }
 
     fn share(&self) -> usize {

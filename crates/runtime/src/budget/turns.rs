@@ -126,10 +126,9 @@ impl Turns {
         Arc::new(Self { ready_max, is_at_work, line: Mutex::new(line) })
     }
 
-    /// Returns whether this thread stands in line: it computes as soon as it may.
-    pub(crate) fn is_in_line(&self, thread: u32) -> bool {
-        let line = self.line.lock();
-        line.waiting.iter().any(|waiter| waiter.member.thread == thread)
+    /// Returns the threads that stand in line: each computes as soon as it may.
+    pub(crate) fn in_line(&self) -> Vec<u32> {
+        self.line.lock().waiting.iter().map(|waiter| waiter.member.thread).collect()
     }
 
     /// Waits until it is the turn of this thread.

@@ -64,8 +64,9 @@ impl Engine {
         calls.iter().for_each(|call| *running.entry(call.key).or_default() += 1);
         // Those that stand in line for a turn would compute. If they counted as waiting, each of
         // them would let one more begin, which stands in line as well.
+        let in_line = self.streams.in_line();
         let seen = looks.look(&calls, |thread| {
-            if self.streams.is_in_line(thread) { Some(true) } else { probe::is_at_work(thread) }
+            if in_line.contains(&thread) { Some(true) } else { probe::is_at_work(thread) }
         });
         let ready = |(key, running): (ExecutionKey, usize)| {
             let share = self.routes.ready(key);
