@@ -402,8 +402,8 @@ impl Outbox {
         (stage, kept)
     }
 
-    /// Records that the socket is in a room. Returns `false` if it has closed, or is in too many and
-    /// closes for that.
+    /// Records that the socket is in a room. Returns `false` if it has closed, or is in too many
+    /// and closes for that.
     pub(super) fn joined(&self, room: &Arc<RoomInner>) -> bool {
         let mut queue = self.queue.lock();
         if queue.stage == Stage::Closed {

@@ -1,10 +1,10 @@
 //! Turns on the processors for code that reads contents as they arrive, fills response bodies, or
 //! owns an upgraded connection.
 //!
-//! Such code has a thread, and may compute as it likes. With hundreds of these threads ready to run,
-//! each request of the server stands in line for a processor. So a few of them have a turn at a
-//! time, and the others sleep. A thread gives its turn back while its client is slow, and passes it
-//! on after a few milliseconds if others wait.
+//! Such code has a thread, and may compute as it likes. With hundreds of these threads ready to
+//! run, each request of the server stands in line for a processor. So a few of them have a turn at
+//! a time, and the others sleep. A thread gives its turn back while its client is slow, and passes
+//! it on after a few milliseconds if others wait.
 //!
 //! A thread that waits for something else, such as a database, keeps its turn, and that must cost
 //! the others nothing. So the next in line looks at those that have one, as the watchdog looks at
