@@ -81,20 +81,23 @@ fn a_json_line_has_all_fields() {
 }
 
 #[test]
-fn a_request_that_is_refused_before_it_is_complete_has_the_id_of_the_proxy() {
+fn a_request_that_is_refused_before_it_is_complete_has_the_id_of_the_proxy_or_a_new_one() {
     let sink = Sink::default();
     let service = app(Logger::new().json().to(sink.clone()))
         .post("/notes", |body: String| body)
         .build()
         .unwrap();
     let head = "POST /notes HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX-Request-Id: ";
-    for (id, logged) in [("id-1", "id-1".into()), ("not one", serde_json::Value::Null)] {
+    for (id, is_kept) in [("id-1", true), ("not one", false)] {
         let input = format!("{head}{id}\r\n\r\nnonsense\r\n");
         let answer = ask(&service, "192.0.2.7:4711", &input);
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         let text = sink.text();
         let line: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert_eq!((&line["status"], &line["request_id"]), (&400.into(), &logged), "{line}");
+        assert_eq!(line["status"], 400, "{line}");
+        let logged = line["request_id"].as_str().expect("it has an ID");
+        assert!(!logged.is_empty() && (logged == id) == is_kept, "{line}");
+        assert!(answer.contains(&format!("\r\nx-request-id: {logged}\r\n")), "{answer}");
     }
 }
 
