@@ -6,6 +6,7 @@ use std::sync::Arc;
 #[cfg(feature = "redis")]
 use std::sync::OnceLock;
 
+use filoplume_websocket::CloseCode;
 use parking_lot::Mutex;
 
 use super::message::{AsMessage, MessageRef};
@@ -15,6 +16,9 @@ use super::socket::Socket;
 #[cfg(feature = "redis")]
 use crate::instances::{Membership, RedisChannel};
 use crate::observe::Samples;
+
+/// A socket may be in many rooms, and no budget counts their names.
+const NAME_BYTES_MAX: usize = 1024;
 
 /// Rooms with names. A room exists while it has members. Clones refer to the same rooms.
 ///
@@ -141,7 +145,14 @@ impl Rooms {
     }
 
     /// Adds a socket to a room. It leaves when it closes.
+    ///
+    /// The name has at most 1,024 bytes, because it often comes from the client and stays in
+    /// memory. With a longer one the socket stays out of the room and is closed with 1008.
     pub fn join(&self, name: &str, socket: &Socket) {
+        if name.len() > NAME_BYTES_MAX {
+            socket.outbox.close(CloseCode::POLICY_VIOLATION, "the name of the room is too long");
+            return;
+        }
         self.inner.join(name, socket);
     }
 

@@ -63,6 +63,18 @@ fn a_socket_that_joins_too_many_rooms_stays_out_and_is_closed() {
 }
 
 #[test]
+fn a_name_of_a_room_has_at_most_1024_bytes() {
+    let (first, second) = (socket(1000), socket(1000));
+    let rooms = Rooms::new();
+    let (long, too_long) = ("a".repeat(1024), "a".repeat(1025));
+    rooms.join(&long, &first);
+    rooms.join(&too_long, &second);
+    assert_eq!((rooms.len_of(&long), rooms.len_of(&too_long)), (1, 0));
+    assert!(rooms.get(&too_long).is_none(), "it takes no memory");
+    assert_eq!((first.outbox.stage(), second.outbox.stage()), (Stage::Open, Stage::Closing));
+}
+
+#[test]
 fn a_socket_forgets_rooms_that_have_ended() {
     let socket = socket(1000);
     let kept = Room::new();
