@@ -83,10 +83,8 @@ fn a_json_line_has_all_fields() {
 #[test]
 fn a_request_that_is_refused_before_it_is_complete_has_the_id_of_the_proxy_or_a_new_one() {
     let sink = Sink::default();
-    let service = app(Logger::new().json().to(sink.clone()))
-        .post("/notes", |body: String| body)
-        .build()
-        .unwrap();
+    let app = app(Logger::new().json().to(sink.clone()));
+    let service = app.post("/notes", |body: String| body).build().unwrap();
     let head = "POST /notes HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX-Request-Id: ";
     for (id, is_kept) in [("id-1", true), ("not one", false)] {
         let input = format!("{head}{id}\r\n\r\nnonsense\r\n");
