@@ -46,7 +46,7 @@ use crate::response::{ResponseFraming, ResponseHead, parse_response_head};
 pub struct ResponseReader {
     reading: Reading,
     cache: HeadCache,
-    /// Whether no response so far has ended the connection.
+    /// Whether another response may follow.
     is_persistent: bool,
 }
 
@@ -85,8 +85,8 @@ const MISSES_MAX: u8 = 4;
 /// Heads that are parsed without the cache during a pause.
 const PAUSE_HEADS: u8 = 128;
 
-/// Longest head that is cached. Longer heads are rare, and for them parsing is not what takes the
-/// time.
+/// Longest head that is cached. Longer heads are rare, and parsing is a small part of the time that
+/// they take.
 const CACHED_BYTES_MAX: usize = 1024;
 
 /// What the next byte belongs to.

@@ -58,9 +58,9 @@ pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
         .wrapping_add(blocks_len)
 }
 
-/// Returns whether all bytes are in [`VALUE`](crate::syntax::VALUE). Most values are short, for
-/// which comparisons were measured to be cheaper than a table. Of longer ones, whole blocks are
-/// tested first.
+/// Returns whether all bytes are in [`VALUE`](crate::syntax::VALUE). Most values are short, and
+/// comparisons were measured to be cheaper for them than a table. For longer values, whole blocks
+/// are tested first.
 #[inline]
 pub(crate) fn is_value(value: &[u8]) -> bool {
     let tested = if value.len() < 16 { 0 } else { value_run(value, 0) };

@@ -79,9 +79,10 @@ impl ContentDecoder {
         }
     }
 
-    /// Counts bytes of a content whose length was declared as consumed, for content that is moved
-    /// without being looked at, as the system does. Bytes beyond the length are not counted.
-    /// Nothing happens if the content is chunked, because its framing has to be read.
+    /// Counts bytes of content with a declared length as consumed. This is for content that the
+    /// caller moves without decoding it, for example with a system call. Bytes beyond the length
+    /// are not counted. Nothing happens if the content is chunked, because its framing has to be
+    /// read.
     ///
     /// ```
     /// use filoplume_http1::{ContentDecoder, Framing, Limits};

@@ -167,12 +167,12 @@ impl Headers {
         Self { first: None, storage: Some(storage) }
     }
 
-    /// Returns the target of the request that the fields were parsed from, or an empty string.
-    /// Returns how much memory the fields take, beside static ones.
+    /// Returns how many bytes of memory the fields take, without static ones.
     pub(crate) fn memory(&self) -> usize {
         self.storage.as_ref().map_or(0, |storage| storage.memory())
     }
 
+    /// Returns the target of the request that the fields were parsed from, or an empty string.
     #[inline]
     pub(crate) fn target(&self) -> &str {
         self.storage.as_ref().map_or("", |storage| &storage.target)
@@ -288,8 +288,8 @@ impl Headers {
     }
 
     /// Replaces all fields of a name by one whose value is a number as 32 hexadecimal digits. This
-    /// costs less than [`insert`](Self::insert), because such a field is always valid. For IDs of
-    /// requests and traces.
+    /// costs less than [`insert`](Self::insert), because such a field is always valid. It is meant
+    /// for the IDs of requests and traces.
     ///
     /// ```
     /// use filoplume_http1::Headers;
@@ -304,7 +304,7 @@ impl Headers {
         if !self.is_empty() {
             self.remove(name);
         }
-        // In one piece of a known length, which is copied with few instructions.
+        // The rest of the line has a known length, so it is copied with few instructions.
         let mut rest = *b": 00000000000000000000000000000000\r\n";
         if let Some(value) = rest.get_mut(2..34) {
             value.copy_from_slice(&hex_digits(number));

@@ -15,8 +15,8 @@ pub fn hex_digits(number: u128) -> [u8; 32] {
     digits
 }
 
-/// Returns the digits of a number of 32 bits, one per byte. It works on all at a time, because each
-/// request may have an ID.
+/// Returns the digits of a number of 32 bits, one per byte. All digits are computed at once,
+/// because this may be called for each request.
 #[inline]
 fn eight_digits(number: u64) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);

@@ -31,7 +31,8 @@ impl StaticField {
     ///
     /// # Panics
     ///
-    /// Panics if the line does not have that form. In a `const` or `static` it does not compile.
+    /// Panics if the line does not have that form. In a `const` or `static`, such a line does not
+    /// compile.
     pub const fn new(line: &'static str) -> Self {
         let mut rest = line.as_bytes();
         let mut name_len: usize = 0;

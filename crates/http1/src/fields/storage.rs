@@ -93,19 +93,21 @@ impl Storage {
             .unwrap_or_default()
     }
 
-    /// Returns how much memory it takes, with the unused part of its buffers.
+    /// Returns how many bytes of memory the storage takes, including the unused part of its
+    /// buffers.
     pub(crate) fn memory(&self) -> usize {
         let fields = self.fields.capacity().saturating_mul(size_of::<Field>());
         let buffers = self.bytes.capacity().saturating_add(self.target.capacity());
         size_of::<Self>().saturating_add(fields).saturating_add(buffers)
     }
 
-    /// Copies the target from the request line at the start of the arena. Returns whether it is
-    /// UTF-8.
+    /// Copies the target from the request line at the start of the arena. Returns `false` if the
+    /// target is not UTF-8, or if the block of 16 bytes in which it ends is not.
     #[inline]
     pub(crate) fn keep_target(&mut self, start: usize, end: usize) -> bool {
-        // Validates whole blocks from the start of the allocation to the end of the target: at this
-        // alignment the validation reads sixteen bytes at a time, and otherwise one.
+        // Validates whole blocks, from the start of the allocation to the block in which the target
+        // ends. The validation reads sixteen bytes at a time if they are aligned like this, and
+        // otherwise one.
         let blocks = self.bytes.get(..end.next_multiple_of(16)).unwrap_or(&self.bytes);
         let target = std::str::from_utf8(blocks).ok().and_then(|text| text.get(start..end));
         self.target.push_str(target.unwrap_or_default());

@@ -14,7 +14,7 @@ pub(crate) fn is_after_crlf(window: &[u8], start: usize) -> bool {
     window.get(start.wrapping_sub(2)..start) == Some(b"\r\n")
 }
 
-/// Returns the reason for an error of httparse. That of a malformed first line is `first_line`.
+/// Returns the reason for an error of httparse, or `first_line` if the first line is malformed.
 #[cold]
 pub(crate) fn reason(error: httparse::Error, first_line: ParseError) -> ParseError {
     match error {

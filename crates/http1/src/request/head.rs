@@ -135,7 +135,7 @@ impl RequestHead {
         parts.target.path.of_text(target)
     }
 
-    /// Returns both with a single check of where they are stored.
+    /// Returns the parts and the target with a single check of where they are stored.
     #[inline]
     fn parts_and_target(&self) -> (&HeadParts, &str) {
         match &self.detached {

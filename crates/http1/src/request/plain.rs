@@ -127,7 +127,8 @@ fn plain_fields(
     }
 }
 
-/// Returns the length of a host, with its port if there is one, if the line ends after it.
+/// Returns the length of a host and its optional port, or `None` if the line does not end after
+/// them.
 #[inline(always)]
 fn plain_host_len(value: &[u8]) -> Option<usize> {
     let name_len = REG_NAME.span(value);

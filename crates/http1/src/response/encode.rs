@@ -142,8 +142,8 @@ fn short_length_value(length: u64) -> Option<([u8; 8], usize)> {
     if length > 9_999 {
         return None;
     }
-    // Two lanes of 16 bits, each with two of the digits. A multiplication with 103 / 1,024 divides
-    // what is below 100 by ten.
+    // Two lanes of 16 bits, each with two of the digits. The factor 103 / 1,024 divides a number
+    // below 100 by ten.
     let pairs = (length / 100) | ((length % 100) << 16);
     let tens = (pairs.wrapping_mul(103) >> 10) & 0x000f_000f;
     let ones = pairs.wrapping_sub(tens.wrapping_mul(10));

@@ -2,8 +2,9 @@
 //! accepts but RFC 9112 forbids, with one exception: the space after a status code may be missing,
 //! because existing servers omit it.
 //!
-//! `parse_with_index` has the steps of the one in `request/parse.rs` and shares only their parts: a
-//! request copies its fields and a response borrows them, so a function for both would be longer.
+//! `parse_with_index` has the same steps as the function of this name in `request/parse.rs`, but
+//! the two share only helpers: a request copies its fields and a response borrows them, so one
+//! function for both would be longer.
 //!
 //! Parsing does not allocate.
 

@@ -3,7 +3,7 @@
 //! As for requests in `request::plain`, the fast path never refuses a response. If a head is
 //! malformed, incomplete or only unusual, it returns `None`, and the general parser in
 //! [`parse`](crate::response::parse) decides. A head that is accepted here must give the same
-//! result in the general parser. With debug assertions both are compared.
+//! result in the general parser. With debug assertions, the results of both parsers are compared.
 //!
 //! The fast path exists for load generators, which have to be cheaper than the servers that they
 //! measure. It interprets only the fields that determine the end of the message. For other fields

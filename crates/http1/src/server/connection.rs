@@ -106,9 +106,10 @@ impl ServerConnection {
     /// Returns the next head and its length, or `None` if more bytes are needed. It also returns
     /// `None` while a request is in progress, and always after a close was decided.
     ///
-    /// `input` begins with the bytes of the last call if these were not enough. A head that arrives
-    /// in many pieces is not parsed at each of them, so that its cost stays within a small multiple
-    /// of its length. Then a malformed one is refused a few bytes later than it could be.
+    /// If the last call needed more bytes, `input` begins with the bytes of that call. A head that
+    /// arrives in many pieces is not parsed after each piece, so that its cost stays within a small
+    /// multiple of its length. A malformed head may therefore be refused a few bytes later than
+    /// possible.
     ///
     /// For a request without content, this completes the reading half.
     ///

@@ -1,16 +1,16 @@
-//! How often a head is parsed that arrives in pieces.
+//! Decides how often a head that arrives in pieces is parsed.
 
 use crate::limits::Limits;
 
-/// What is known of a head that has not arrived as a whole.
+/// The state of a head of which only a part has arrived.
 ///
 /// A head is parsed from its start each time. A peer that sends it byte by byte could thus make the
 /// server read each byte thousands of times. So after the first attempts, a head is parsed only if
-/// its end may have arrived, and now and then as it grows. The first attempts are enough for every
-/// network that merely divides what it carries: a malformed head is then refused as soon as the
-/// wrong byte is there.
+/// its end may have arrived, and now and then as it grows. A network that merely splits the bytes
+/// does not use up the first attempts, so a malformed head is refused as soon as the wrong byte
+/// arrives.
 ///
-/// It is packed, because every idle connection has room for one.
+/// The type is packed, because every idle connection has room for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed)]
 pub(crate) struct PartialHead {
@@ -19,10 +19,11 @@ pub(crate) struct PartialHead {
     seen: u32,
 }
 
-/// So many attempts are made with whatever has arrived.
+/// The number of first attempts, which are made whatever has arrived.
 const ATTEMPTS: u8 = 32;
 
-/// Later, a head is parsed four times while its length doubles: two to the power of this.
+/// After the first attempts, a head is parsed four times while its length doubles: two to the power
+/// of this.
 const ATTEMPTS_PER_DOUBLING_LOG2: u32 = 2;
 
 impl PartialHead {
@@ -33,7 +34,7 @@ impl PartialHead {
     /// Returns whether the head in `input`, which begins with the bytes of the last call, has to be
     /// parsed now.
     pub(crate) fn is_due(&mut self, input: &[u8], limits: &Limits) -> bool {
-        // The end may be divided by the calls.
+        // The end of the head may be split between two calls.
         let begin = (self.seen as usize).saturating_sub(2).min(input.len());
         let (before, bytes) = (self.seen, length(input));
         let step_log2 = before.max(1).ilog2().saturating_sub(ATTEMPTS_PER_DOUBLING_LOG2);
@@ -50,7 +51,7 @@ impl PartialHead {
     }
 }
 
-/// Returns whether a line ends within these bytes and an empty line after it, correctly or not.
+/// Returns whether these bytes end a line and an empty line after it, with CR LF or a bare LF.
 fn is_empty_line(bytes: &[u8]) -> bool {
     bytes == b"\n\r\n" || bytes.ends_with(b"\n\n")
 }
@@ -63,7 +64,7 @@ fn length(input: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Returns at which lengths a head is parsed that arrives byte by byte.
+    /// Returns the lengths at which a head that arrives byte by byte is parsed.
     fn parsed(head: &[u8], limits: &Limits) -> Vec<usize> {
         let mut partial = PartialHead::new(&head[..1]);
         (2..=head.len()).filter(|&bytes| partial.is_due(&head[..bytes], limits)).collect()
