@@ -1,4 +1,4 @@
-//! Reads messages from the bytes of a peer, at any cut.
+//! Reads messages from the bytes of a peer, wherever the network splits them.
 
 use std::ops::Range;
 use std::str;
@@ -21,18 +21,18 @@ pub enum Event<'a> {
     Binary(&'a [u8]),
     /// A ping. It is answered with a pong that has the same content.
     Ping(&'a [u8]),
-    /// A pong: the answer to a ping, or a sign of life that nobody asked for.
+    /// A pong: the answer to a ping, or an unsolicited heartbeat.
     Pong(&'a [u8]),
-    /// The peer closes the connection, or confirms the close. Nothing follows. A close frame need
-    /// not have a content.
+    /// The peer closes the connection, or confirms the close. Nothing follows. The value is `None`
+    /// if the frame has no content.
     Close(Option<CloseFrame<'a>>),
 }
 
 /// Reads messages from the bytes of a peer.
 ///
 /// The caller passes what has arrived and removes what was used. Content is unmasked in the
-/// caller's buffer. A message that arrived in one piece is returned from there; any other is
-/// collected, as far as it has arrived.
+/// caller's buffer. A message that arrived in one piece is returned from that buffer. The pieces of
+/// any other message are collected in the decoder.
 ///
 /// ```
 /// use filoplume_websocket::{Decoder, Event, Limits, Role};
@@ -62,7 +62,7 @@ pub struct Decoder {
 enum Reading {
     Head,
     Content(Frame),
-    /// A close frame or an error was the last thing; what follows is discarded.
+    /// After a close frame or an error. Further input is discarded.
     Closed,
 }
 
@@ -80,11 +80,11 @@ struct Message {
     is_text: bool,
     is_compressed: bool,
     fragments: usize,
-    /// So many bytes of a text are known to be UTF-8.
+    /// How many bytes of a text are known to be UTF-8.
     valid: usize,
 }
 
-/// An event in plain numbers, because it borrows from the buffers only when it is returned.
+/// An event as positions in the buffers. Only the returned [`Event`] borrows from them.
 enum Ready {
     /// A message that lies in the input.
     Whole(Opcode, Range<usize>),
@@ -114,7 +114,7 @@ impl Decoder {
         Self::new(Role::Server, limits)
     }
 
-    /// Accepts compressed messages as it was negotiated.
+    /// Accepts compressed messages, with the negotiated parameters.
     #[cfg(feature = "deflate")]
     #[must_use]
     pub fn with_deflate(mut self, params: &DeflateParams) -> Self {
@@ -125,8 +125,9 @@ impl Decoder {
     /// Reads up to the next event. Returns how many bytes were used and the event, or `None` if
     /// more bytes are needed.
     ///
-    /// Bytes that were not used have to be passed again, followed by more: less than a frame's head
-    /// or a control frame, 139 bytes at most. After a close frame everything is discarded.
+    /// Unused bytes have to be passed again, followed by more. If there is no event, they are an
+    /// incomplete frame head or an incomplete control frame, 139 bytes at most. After a close frame
+    /// everything is discarded.
     ///
     /// # Errors
     ///
@@ -173,8 +174,8 @@ impl Decoder {
         }
     }
 
-    /// Frees the memory of the message that was returned last. Call it when the connection waits,
-    /// so that a connection without traffic holds no buffer.
+    /// Frees the memory of the message that was returned last. Call it when the connection becomes
+    /// idle, so that a connection without traffic holds no buffer.
     pub fn release(&mut self) {
         if self.message.is_none() {
             self.content = Vec::new();
@@ -182,14 +183,15 @@ impl Decoder {
     }
 
     /// Discards everything from now on, and frees the memory of an incomplete message. Call it when
-    /// the connection is closed before its time.
+    /// the connection is closed before a close frame of the peer has arrived.
     pub fn discard(&mut self) {
         self.reading = Reading::Closed;
         self.message = None;
         self.content = Vec::new();
     }
 
-    /// Returns how many bytes of an incomplete message are held.
+    /// Returns how many bytes of memory the decoder holds for an incomplete message, or for the
+    /// message that was returned last.
     pub fn held_bytes(&self) -> usize {
         self.content.capacity()
     }
@@ -252,7 +254,7 @@ impl Decoder {
         }
     }
 
-    /// Checks what follows from the role, the extensions, the limits and the frames before.
+    /// Checks the rules that depend on the role, the extensions, the limits and the earlier frames.
     fn check_head(&self, head: &FrameHead) -> Result<(), ProtocolError> {
         let begins = matches!(head.opcode, Opcode::Text | Opcode::Binary);
         let allowed = if begins && self.is_deflating() { FrameHead::COMPRESSED } else { 0 };
@@ -280,7 +282,8 @@ impl Decoder {
         if !is_compressed && bytes > self.limits.message_bytes_max as u64 {
             return Err(ProtocolError::MessageTooLong);
         }
-        // The first frame of a message is a fragment only if others follow.
+        // A limit of 0 still admits the first frame of a message, which is a fragment only if
+        // others follow.
         if fragments >= self.limits.fragments_max.max(1) {
             return Err(ProtocolError::TooManyFragments);
         }
@@ -334,7 +337,8 @@ impl Decoder {
         if let (true, Some(inflater)) = (message.is_compressed, &mut self.inflater) {
             let bytes_max = self.limits.message_bytes_max;
             let inflated = inflater.inflate(piece, &mut self.content, bytes_max);
-            // A mistake in the text comes before one that follows, wherever the bytes are cut.
+            // An error in the text is reported before an error in later bytes, wherever the bytes
+            // are split.
             message.check_text(self.content.get(..bytes_max).unwrap_or(&self.content))?;
             return inflated;
         }

@@ -71,7 +71,7 @@ impl Encoder {
         self
     }
 
-    /// Compresses messages as it was negotiated.
+    /// Compresses messages, with the negotiated parameters.
     #[cfg(feature = "deflate")]
     #[must_use]
     pub fn with_deflate(mut self, params: &DeflateParams, options: DeflateOptions) -> Self {
@@ -180,7 +180,7 @@ impl Encoder {
     }
 }
 
-/// Cuts a reason at a character, so that it fits into a control frame.
+/// Cuts a reason between two characters, so that it fits into a control frame.
 fn shorten(reason: &str) -> &str {
     let mut length = reason.len().min(CLOSE_REASON_BYTES_MAX);
     loop {

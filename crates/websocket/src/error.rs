@@ -60,7 +60,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// Returns the code of the close frame that answers this.
+    /// Returns the code of the close frame that answers this error.
     pub const fn close_code(self) -> CloseCode {
         match self {
             Self::ReservedBits

@@ -13,7 +13,7 @@ pub enum Opcode {
     Binary,
     /// The sender closes the connection.
     Close,
-    /// A question whether the peer is there.
+    /// Asks the peer for a pong, to check that it is still there.
     Ping,
     /// The answer to a ping.
     Pong,
@@ -97,7 +97,7 @@ impl FrameHead {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the frame whatever was negotiated: an unknown opcode, a control
+    /// Returns the errors that do not depend on what was negotiated: an unknown opcode, a control
     /// frame that is long or a fragment, or a length that is not encoded in the shortest form.
     pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ProtocolError> {
         let Some((&[first, second], rest)) = input.split_first_chunk::<2>() else {

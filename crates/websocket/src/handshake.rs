@@ -54,8 +54,8 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Returns the status of a server's response. With 426 belong `Upgrade: websocket` and
-    /// `Sec-WebSocket-Version: 13`.
+    /// Returns the status of a server's response. A response with 426 must also have
+    /// `Upgrade: websocket` and `Sec-WebSocket-Version: 13`.
     pub const fn status(self) -> u16 {
         match self {
             Self::MethodInvalid => 405,
@@ -158,7 +158,8 @@ impl HandshakeRequest {
         supported.iter().find(offered).copied()
     }
 
-    /// Returns the extensions that the client offers: one value, whatever the number of fields.
+    /// Returns the extensions that the client offers, as one value even if they came in several
+    /// fields.
     pub fn extensions(&self) -> &str {
         &self.extensions
     }
@@ -191,8 +192,9 @@ pub struct ClientHandshake {
 pub struct HandshakeResponse {
     /// The subprotocol that the server chose.
     pub subprotocol: Option<String>,
-    /// The value of `Sec-WebSocket-Extensions`, empty without one. A client that offered none has
-    /// to fail if it is not empty; otherwise its extension checks the value.
+    /// The value of `Sec-WebSocket-Extensions`, or an empty string if there is no such field. A
+    /// client that offered no extension has to fail the connection if this is not empty. A client
+    /// that offered one has to check the value.
     pub extensions: String,
 }
 
@@ -326,7 +328,7 @@ fn names(list: &str, name: &str) -> bool {
     list.split(',').any(|item| item.trim_matches([' ', '\t']).eq_ignore_ascii_case(name))
 }
 
-/// Returns `None` if a name is empty, not a token or repeated.
+/// Returns the subprotocols in a list, or `None` if a name is empty, not a token or repeated.
 fn subprotocols(list: &str) -> Option<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     if list.is_empty() {

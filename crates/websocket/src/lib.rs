@@ -2,7 +2,8 @@
 //! bytes out. The crate uses no socket, no clock and no thread.
 //!
 //! No input causes a panic, and the result does not depend on how the network splits the bytes. A
-//! text is checked while it arrives, and no message holds more memory than has arrived of it.
+//! text is checked while it arrives, and an incomplete message takes memory only for the part that
+//! has arrived.
 //!
 //! [`HandshakeRequest`] reads a client's handshake, [`ClientHandshake`] is the other side of it.
 //! [`Decoder`] reads messages, [`Encoder`] writes them, [`Limits`] bounds what is accepted. With

@@ -26,8 +26,8 @@ impl Limits {
     /// Messages of applications are rarely longer than some KiB, and a peer can make each of its
     /// sockets hold this much.
     pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-    /// A message of 1 MiB in fragments of 64 bytes. Empty fragments would otherwise go on forever
-    /// without exceeding another bound.
+    /// Enough for a message of 1 MiB in fragments of 64 bytes. Without this bound, a peer could
+    /// send empty fragments forever without exceeding another one.
     pub const FRAGMENTS_MAX: usize = 16 * 1024;
 }
 

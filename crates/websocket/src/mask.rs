@@ -20,7 +20,7 @@ pub fn apply_mask(bytes: &mut [u8], key: [u8; 4], offset: usize) {
     key.rotate_left(offset % 4);
     let [a, b, c, d] = key;
     let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
-    // Eight bytes at a time; the compiler makes wider steps of it where the processor has them.
+    // Eight bytes at a time. The compiler uses wider instructions if the processor has them.
     let mut chunks = bytes.chunks_exact_mut(8);
     for chunk in &mut chunks {
         if let Ok(chunk) = <&mut [u8; 8]>::try_from(chunk) {

@@ -6,7 +6,7 @@ use super::params::{DeflateOptions, DeflateParams};
 use super::{TAIL, streams};
 use crate::role::Role;
 
-/// Room for the end of a block: with less, zlib would write it twice.
+/// Room for the end of a block. With less room, zlib would write the end twice.
 const ROOM_BYTES: usize = 64;
 
 /// Compresses the messages of one connection.
@@ -19,7 +19,7 @@ pub(crate) struct Deflater {
 }
 
 impl Deflater {
-    /// Returns `None` if the window is too small for zlib: messages are then sent as they are,
+    /// Returns `None` if the window is too small for zlib. Messages are then sent uncompressed,
     /// which every peer accepts.
     pub(crate) fn new(role: Role, params: &DeflateParams, options: DeflateOptions) -> Option<Self> {
         let (no_context_takeover, window_bits) = match role {
@@ -41,12 +41,13 @@ impl Deflater {
         }
         streams::with_scratch(|scratch| {
             if !self.compress(content, scratch) {
-                // Not possible with a valid stream. The context is lost, so it begins anew: the
-                // peer does not mind references that never come.
+                // Cannot happen with a valid stream. The context is lost, so a new stream begins
+                // without one. The peer may keep its context, to which no later message refers.
                 self.stream = None;
                 return send(content, false);
             }
-            // With a context the peer has to see every message that this end compressed.
+            // With context takeover, later messages may refer to this one, so the peer has to
+            // receive it compressed.
             let is_worthwhile = self.keeps_context || scratch.len() < content.len();
             if is_worthwhile { send(scratch, true) } else { send(content, false) }
         });

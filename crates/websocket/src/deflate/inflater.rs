@@ -7,7 +7,7 @@ use super::{TAIL, streams};
 use crate::error::ProtocolError;
 use crate::role::Role;
 
-/// First step of a message's buffer. It doubles with what was inflated.
+/// The first size of a message's buffer. The buffer doubles each time it is full.
 const STEP_BYTES: usize = 1024;
 /// Most final blocks in a message. They are allowed (RFC 7692 section 7.2.3.4) and rare, and each
 /// takes two bytes and costs a new stream.
@@ -28,12 +28,12 @@ impl Inflater {
             Role::Server => (params.client_no_context_takeover, params.client_max_window_bits),
             Role::Client => (params.server_no_context_takeover, params.server_max_window_bits),
         };
-        // zlib has no window of 256 bytes; a larger one does as well.
+        // zlib has no window of 256 bytes, but a larger window inflates the same messages.
         let context = (!no_context_takeover).then(|| window_bits.clamp(9, 15));
         Self { context, stream: None, final_blocks: 0 }
     }
 
-    /// Appends what `input` inflates to, as long as `output` does not exceed the limit.
+    /// Inflates `input` and appends the result. Fails if `output` would exceed the limit.
     pub(crate) fn inflate(
         &mut self,
         input: &[u8],
@@ -92,8 +92,8 @@ impl Inflater {
     }
 }
 
-/// Makes room for the next step. One byte more than the limit tells a message that has exactly the
-/// limit from a longer one.
+/// Makes room for the next step. The buffer may have one byte more than the limit, to distinguish a
+/// message of exactly the limit from a longer one.
 fn grow(output: &mut Vec<u8>, bytes_max: usize) -> Result<(), ProtocolError> {
     if output.len() < output.capacity() {
         return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! **params** has what two ends agree on, **extensions** the syntax of the header field.
 //! **inflater** and **deflater** do the work. Without context takeover they borrow their streams
-//! from **streams**, which belong to the thread: a connection that waits then has none.
+//! from **streams**, which belong to the thread, so that an idle connection has none.
 
 mod deflater;
 mod extensions;

@@ -25,7 +25,7 @@ pub struct DeflateParams {
     pub client_max_window_bits: u8,
 }
 
-/// What an end wants to agree on.
+/// The parameters that an end offers or accepts.
 ///
 /// ```
 /// use filoplume_websocket::DeflateConfig;
@@ -63,7 +63,8 @@ pub struct DeflateOptions {
 }
 
 impl DeflateOptions {
-    /// The fastest level: messages are sent once, unlike files, and most of the gain comes from it.
+    /// The fastest level, which brings most of the gain. More work rarely pays: unlike a file, a
+    /// message is sent only once.
     pub const LEVEL: u32 = 1;
     /// Shorter messages rarely become smaller, and fit into the same packet.
     pub const BYTES_MIN: usize = 64;
@@ -86,13 +87,13 @@ impl Default for DeflateConfig {
     }
 }
 
-/// The parameters of an offer or a response, as they stand there.
+/// The parameters of an offer or a response, as the peer wrote them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     server_no_context: bool,
     client_no_context: bool,
     server_bits: Option<u8>,
-    /// The outer value says whether the parameter is there; it may stand without a value.
+    /// The outer option is `None` if the parameter is absent, the inner one if it has no value.
     client_bits: Option<Option<u8>>,
 }
 
@@ -169,7 +170,7 @@ impl DeflateConfig {
             return None;
         };
         let found = Found::parse(extension)?;
-        // A window that was asked for must be granted; in a response it always has a value.
+        // A requested window must be granted. In a response, the parameter always has a value.
         let server_bits = found.server_bits.unwrap_or(15);
         let client_bits = match found.client_bits {
             None => 15,
@@ -333,7 +334,8 @@ mod tests {
         };
         let none = "; server_no_context_takeover; client_no_context_takeover";
         let rows = [
-            // The client did not say that it can limit its window, so it is not told to.
+            // The client did not say that it can limit its window, so the response does not demand
+            // it.
             ("permessage-deflate", "; server_max_window_bits=10"),
             (
                 "permessage-deflate; client_max_window_bits",

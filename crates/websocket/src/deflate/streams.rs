@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use flate2::{Compress, Compression, Decompress};
 
-/// Streams that a thread keeps of each kind: messages whose parts overlap are rare.
+/// Most streams of each kind that a thread keeps. It rarely works on several messages at a time.
 const KEPT_MAX: usize = 2;
 /// A scratch buffer that grew beyond this is freed.
 const SCRATCH_BYTES_MAX: usize = 64 * 1024;
