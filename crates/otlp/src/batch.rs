@@ -3,10 +3,10 @@
 use crate::protobuf::{self, Read};
 use crate::value::Value;
 
-/// The name of what records spans, which every batch has.
+/// The name of the instrumentation scope, which every batch has.
 const SCOPE: &str = "filoplume-otlp";
 
-/// Encodes the resource: what the spans of this process have in common.
+/// Encodes the resource: the attributes that all spans of this process have.
 pub(crate) fn resource(attributes: &[(String, String)]) -> Vec<u8> {
     let mut out = Vec::new();
     protobuf::message(&mut out, 1, |out| {
@@ -36,8 +36,8 @@ pub(crate) fn request(resource: &[u8], spans: &[Box<[u8]>]) -> Vec<u8> {
     out
 }
 
-/// Returns how many spans a collector has rejected, by the content of its response. A response that
-/// cannot be read rejects nothing.
+/// Returns how many spans a collector has rejected, according to the content of its response. A
+/// response that cannot be parsed rejects nothing.
 pub(crate) fn rejected(response: &[u8]) -> u64 {
     let Some(Read::Bytes(partial)) = field(response, 1) else { return 0 };
     match field(partial, 1) {

@@ -6,9 +6,10 @@ use tracing_subscriber::registry::{LookupSpan, SpanData};
 
 use crate::span::OpenSpan;
 
-/// Returns the value of the header `traceparent` for a call to another service: the innermost span
-/// that this thread has entered is the parent of what happens there. `None` if there is no such
-/// span, or no [`OtlpLayer`](crate::OtlpLayer) over a `Registry`.
+/// Returns the value of the header `traceparent` for a call to another service. With it, the
+/// innermost span that this thread has entered becomes the parent of the spans of that service.
+/// Returns `None` if there is no such span, or no [`OtlpLayer`](crate::OtlpLayer) over a
+/// `Registry`.
 ///
 /// In a handler, `filoplume::middleware::TraceContext` names the span of the request instead, and
 /// needs no exporter.
@@ -38,7 +39,7 @@ pub fn traceparent() -> Option<String> {
 fn of_dispatch(dispatch: &Dispatch) -> Option<String> {
     let registry: &Registry = dispatch.downcast_ref()?;
     let mut id = dispatch.current_span().id().cloned();
-    // Spans above the level are not known here: their parents are.
+    // A span above the level has no `OpenSpan`, so its nearest ancestor that has one is used.
     while let Some(current) = id {
         let span = registry.span_data(&current)?;
         if let Some(open) = span.extensions().get::<OpenSpan>() {

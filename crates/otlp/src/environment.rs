@@ -7,13 +7,13 @@ use crate::error::OtlpError;
 /// A list of names and values.
 pub(crate) type Pairs = Vec<(String, String)>;
 
-/// Returns a variable that is set and not empty; an empty one means nothing, by the specification.
+/// Returns a variable that is set and not empty. The specification treats an empty one as unset.
 pub(crate) fn variable(read: impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     read(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 /// Parses `key=value,key=value`, with percent-encoded values. The message of an error does not
-/// contain the values: the list may be that of secret headers.
+/// contain the values, because the list may contain headers with secrets.
 pub(crate) fn pairs(name: &str, list: &str) -> Result<Pairs, OtlpError> {
     let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     entries
@@ -34,8 +34,8 @@ pub(crate) fn pairs(name: &str, list: &str) -> Result<Pairs, OtlpError> {
         .collect()
 }
 
-/// Returns the address for traces: `base` as OpenTelemetry extends it, or the address for traces
-/// alone, which is used as it is.
+/// Returns the address for traces. The variable for traces alone is used as it is; to the general
+/// one, the path for traces is appended.
 pub(crate) fn endpoint(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     variable(&read, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         .or_else(|| variable(&read, "OTEL_EXPORTER_OTLP_ENDPOINT").map(|base| traces_of(&base)))

@@ -1,4 +1,4 @@
-//! The thread that sends batches, and the handle of it.
+//! The thread that sends batches, and its handle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::limits::{ATTEMPTS, PAUSE_MAX, REPORT_INTERVAL};
 use crate::queue::{Counts, Outcome, Queue};
 use crate::random::random;
 
-/// The handle of an exporter. When it is dropped, the rest is sent, for at most the time of
-/// [`Otlp::shutdown_timeout`](crate::Otlp::shutdown_timeout).
+/// The handle of an exporter. When it is dropped, the spans that wait are sent, for at most the
+/// time of [`Otlp::shutdown_timeout`](crate::Otlp::shutdown_timeout).
 ///
 /// ```
 /// use filoplume_otlp::Otlp;
@@ -29,7 +29,7 @@ pub struct Exporter {
     shutdown_timeout: Duration,
 }
 
-/// What the thread has.
+/// The state of the thread.
 pub(crate) struct Worker {
     pub(crate) queue: Arc<Queue>,
     pub(crate) client: Client,
@@ -49,14 +49,14 @@ impl Exporter {
         Ok(Self { queue, shutdown_timeout })
     }
 
-    /// Sends what has been collected, and waits until it was sent or dropped. Returns `false` if
-    /// that took longer than the timeout.
+    /// Sends the spans that have been collected, and waits until they were sent or dropped. Returns
+    /// `false` if that took longer than the timeout.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.queue.flush(timeout)
     }
 
-    /// Sends what is left, and ends the thread. Returns `false` if that took longer than the
-    /// timeout: the rest is lost. Later spans are dropped.
+    /// Sends the spans that wait, and ends the thread. Returns `false` if that took longer than the
+    /// timeout. Spans that were not sent by then are lost. Later spans are dropped.
     ///
     /// ```
     /// use filoplume_otlp::Otlp;
@@ -90,7 +90,7 @@ impl fmt::Debug for Exporter {
 
 impl Worker {
     fn run(self) {
-        // Also after a panic, so that nobody waits for this thread.
+        // Ends the queue even after a panic, so that nobody waits for this thread.
         let _end = EndOnDrop(&self.queue);
         let mut report = Report::default();
         loop {
@@ -126,7 +126,8 @@ impl Worker {
                     after
                 }
             };
-            // By between a half and the whole, so that many instances do not come back at once.
+            // A random part of the pause, from a half to the whole, so that many instances do not
+            // retry at the same time.
             let jittered = pause.mul_f64(0.5 + f64::from(random().to_le_bytes()[0]) / 512.0);
             let wait = after.unwrap_or(jittered).min(PAUSE_MAX);
             if attempt == ATTEMPTS || !self.queue.pause(wait) {

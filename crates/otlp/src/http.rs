@@ -17,14 +17,14 @@ pub(crate) struct Client {
     headers: Pairs,
 }
 
-/// What became of an attempt.
+/// The result of an attempt to send a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// The collector has accepted all but so many spans.
+    /// The collector has accepted the batch, except for `rejected` spans.
     Accepted { rejected: u64 },
-    /// It may accept them later, perhaps after the time it names.
+    /// The collector may accept the spans later. `after` is the time that it asked to wait.
     Later { reason: String, after: Option<Duration> },
-    /// It will never accept them.
+    /// The collector will never accept the spans.
     Refused { reason: String },
 }
 
@@ -54,7 +54,7 @@ impl Client {
         }
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // Spans are for one receiver only.
+            // Spans are sent to the configured collector only.
             .max_redirects(0)
             .proxy(None)
             .user_agent(concat!("filoplume-otlp/", env!("CARGO_PKG_VERSION")));
@@ -84,7 +84,7 @@ impl Client {
                 let content = reader.read_to_vec().unwrap_or_default();
                 Attempt::Accepted { rejected: batch::rejected(&content) }
             }
-            // Those that the specification of OTLP calls retryable.
+            // The statuses that the specification of OTLP calls retryable.
             429 | 502 | 503 | 504 => {
                 let after = response.headers().get("retry-after");
                 let seconds = after.and_then(|value| value.to_str().ok()?.trim().parse().ok());

@@ -14,16 +14,16 @@ use crate::random::{random, random_trace_id};
 use crate::span::{OpenSpan, Position, REQUEST_TARGET, Recording};
 use crate::value::{Value, Visitor};
 
-/// The access log. Its lines repeat what the span of the request has, and contain the query, which
-/// may be secret.
+/// The target of the access log. Its lines repeat what the span of the request has, and contain the
+/// query, which may be secret.
 const ACCESS_TARGET: &str = "filoplume::access";
 
 /// A layer for a subscriber of `tracing`, made by [`Otlp::start`](crate::Otlp::start).
 ///
-/// Fields of spans become attributes. These have a meaning: `otel.name` is the name of the span,
-/// `otel.kind` is `server`, `client`, `producer`, `consumer` or `internal`, and `otel.status_code`
-/// is `ERROR` if the operation failed. Events become events of their span; those outside of spans,
-/// and the lines of the access log, are not exported.
+/// Fields of spans become attributes. These have a special meaning: `otel.name` is the name of the
+/// span, `otel.kind` is `server`, `client`, `producer`, `consumer` or `internal`, and
+/// `otel.status_code` is `ERROR` if the operation failed. Events become events of their span.
+/// Events outside of spans, and the lines of the access log, are not exported.
 ///
 /// Spans and events above the [level](crate::Otlp::level) are ignored. With
 /// `layer.with_filter(LevelFilter::INFO)` they are not even created, if no other layer wants them.

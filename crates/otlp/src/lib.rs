@@ -20,7 +20,7 @@
 //!
 //! [`OtlpLayer`] collects spans. When one ends, it is encoded and put into a queue that is bounded
 //! in spans and bytes; a full queue drops it. A thread sends batches. So a collector that is slow
-//! or away delays nobody. What is dropped is [counted](Counts) and logged.
+//! or unreachable does not delay the program. What is dropped is [counted](Counts) and logged.
 //!
 //! Requests of a server with `filoplume::middleware::Tracing` keep the IDs that the middleware gave
 //! them, and those that it did not sample are not exported.

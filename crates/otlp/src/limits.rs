@@ -23,16 +23,18 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of the program is delayed for the last spans.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(3);
 
-/// Longer durations mean this one. Programs may set any, and no clock can add them all.
+/// Longer durations are reduced to this one: programs may set any duration, and a point in time
+/// plus a very long one overflows.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How often a batch is sent. With the pauses between, a collector may be away for some seconds.
+/// How often a batch is sent at most. With the pauses between the attempts, a collector may be
+/// unreachable for some seconds.
 pub(crate) const ATTEMPTS: u32 = 5;
 
 /// The first pause before an attempt is repeated. Each further one is twice as long.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest pause, also if the collector asks for a longer one: the queue fills meanwhile.
+/// Longest pause, even if the collector asks for a longer one, because the queue fills meanwhile.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The minimum time between two log lines about dropped spans.

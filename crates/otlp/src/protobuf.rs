@@ -45,7 +45,7 @@ pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Writes a message of which `write` writes the fields.
+/// Writes a message. `write` writes its fields.
 pub(crate) fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LENGTH);
     let start = out.len();

@@ -1,4 +1,4 @@
-//! Encoded spans that wait for the thread, and the counts of what became of them.
+//! Encoded spans that wait for the thread, and the counts of exported and dropped spans.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,9 +43,9 @@ impl Counts {
 pub(crate) struct Queue {
     limits: QueueLimits,
     waiting: Mutex<Waiting>,
-    /// The thread waits for spans.
+    /// Wakes the thread, which waits for spans.
     arrived: Condvar,
-    /// Handles wait for the thread.
+    /// Wakes handles, which wait for the thread.
     settled: Condvar,
     counts: AtomicCounts,
 }
@@ -69,14 +69,14 @@ struct AtomicCounts {
 struct Waiting {
     spans: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// When the spans that wait are sent, if they are not enough for a batch until then.
+    /// When the spans that wait are sent, even if they do not fill a batch by then.
     due: Option<Instant>,
     /// How many spans were ever accepted, and how many of them are exported or dropped.
     accepted: u64,
     finished: u64,
-    /// The spans up to this one are wanted now.
+    /// The spans up to this number are sent at once, because a flush waits for them.
     wanted: u64,
-    /// Set at the end: until when the rest may be sent.
+    /// Set when the queue is closed: the time until which the remaining spans may be sent.
     deadline: Option<Instant>,
     is_over: bool,
 }
@@ -86,10 +86,10 @@ fn after(duration: Duration) -> Instant {
     Instant::now() + duration.min(DURATION_MAX)
 }
 
-/// What became of a batch.
+/// The result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The collector has accepted all but so many.
+    /// The collector has accepted the batch, except for `rejected` spans.
     Accepted {
         rejected: u64,
     },
@@ -124,7 +124,7 @@ impl Queue {
         if waiting.spans.len() == 1 {
             waiting.due = Some(after(self.limits.delay));
         }
-        // One notification for the first, and one when a batch is complete.
+        // One notification for the first span, and one when a batch is complete.
         let notifies = waiting.spans.len() == 1 || (!was_enough && waiting.is_enough());
         drop(waiting);
         if notifies {
@@ -132,8 +132,9 @@ impl Queue {
         }
     }
 
-    /// Waits for the next batch. `report` is called now and then while there are none, if spans
-    /// were dropped. Returns `None` when the queue was closed and nothing more is to be sent.
+    /// Waits for the next batch. If no spans arrive for [`REPORT_INTERVAL`], `report` is called so
+    /// that dropped spans are logged. Returns `None` when the queue was closed and nothing more is
+    /// to be sent.
     pub(crate) fn next_batch(&self, mut report: impl FnMut()) -> Option<Vec<Box<[u8]>>> {
         let mut waiting = self.waiting.lock();
         loop {
@@ -148,7 +149,8 @@ impl Queue {
             }
             match waiting.due {
                 Some(due) => _ = self.arrived.wait_until(&mut waiting, due),
-                // Nothing waits. A last look at what was dropped, and then no timer at all.
+                // No spans wait. `report` is called a last time, and then the thread waits without
+                // a timeout.
                 None => {
                     if self.arrived.wait_for(&mut waiting, REPORT_INTERVAL).timed_out() {
                         MutexGuard::unlocked(&mut waiting, &mut report);
@@ -161,7 +163,7 @@ impl Queue {
         }
     }
 
-    /// Records what became of a batch.
+    /// Records the result of sending a batch.
     pub(crate) fn finish(&self, spans: u64, outcome: Outcome) {
         let add = |counter: &AtomicU64, number| counter.fetch_add(number, Ordering::Relaxed);
         match outcome {
@@ -176,7 +178,8 @@ impl Queue {
         self.settled.notify_all();
     }
 
-    /// Waits before the next attempt to send. Returns `false` if the end comes before.
+    /// Waits before the next attempt to send. Returns `false` if the deadline of the queue comes
+    /// first.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
         let until = after(pause);
         let mut waiting = self.waiting.lock();
@@ -189,14 +192,14 @@ impl Queue {
         true
     }
 
-    /// Returns the time that is left until the end; `None` if there is no end in sight.
+    /// Returns the time that is left until the deadline, or `None` if the queue is not closed.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let deadline = self.waiting.lock().deadline;
         deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Drops what was not sent: the thread has ended. If it has panicked, that includes the batch
-    /// it had.
+    /// Drops the spans that were not sent, because the thread has ended. If it has panicked, they
+    /// include the batch that it was sending.
     pub(crate) fn end(&self) {
         let mut waiting = self.waiting.lock();
         let unsent = waiting.accepted - waiting.finished;

@@ -1,4 +1,4 @@
-//! Numbers that nobody can guess, without a system call per number.
+//! Unpredictable numbers, without a system call per number.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

@@ -16,7 +16,7 @@ use crate::layer::OtlpLayer;
 use crate::limits;
 use crate::queue::{Queue, QueueLimits};
 
-/// Settings of an exporter. What is not set here is taken from the environment, by the variables
+/// Settings of an exporter. What is not set here is taken from the variables of the environment
 /// that OpenTelemetry defines:
 ///
 /// | variable | setting |
@@ -129,8 +129,8 @@ impl Otlp {
         self
     }
 
-    /// Sets how long the collector may take for a batch. It is sent up to five times, with pauses
-    /// that grow from a second, or as long as the collector asks for. Default: 10 seconds.
+    /// Sets how long the collector may take for a batch. A batch is sent up to five times. The
+    /// pauses grow from a second, or are as long as the collector asks for. Default: 10 seconds.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(limits::DURATION_MAX);
@@ -153,11 +153,12 @@ impl Otlp {
     }
 
     /// Starts the thread, and returns the layer that collects spans and the handle of the exporter.
-    /// A collector that is away is no error.
+    /// An unreachable collector is not an error.
     ///
     /// # Errors
     ///
-    /// If a setting or a variable of the environment is invalid, or the thread cannot be started.
+    /// Returns an error if a setting or a variable of the environment is invalid, or if the thread
+    /// cannot be started.
     pub fn start(self) -> Result<(OtlpLayer, Exporter), OtlpError> {
         self.start_with(|name| env::var(name).ok())
     }
@@ -186,7 +187,7 @@ impl Otlp {
     }
 
     /// Returns the attributes of the resource: the defaults, those of the environment, and those
-    /// that were set, each of which replaces the ones before.
+    /// that were set. A later attribute replaces an earlier one with the same key.
     fn resource_with(&self, read: impl Fn(&str) -> Option<String>) -> Result<Pairs, OtlpError> {
         let program = env::current_exe().ok();
         let program = program.as_ref().and_then(|path| path.file_stem()?.to_str());
@@ -231,7 +232,7 @@ impl Default for Otlp {
     }
 }
 
-/// Without the endpoint and the headers, which may contain secrets.
+/// Shows no endpoint and no headers, because they may contain secrets.
 impl fmt::Debug for Otlp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Otlp")

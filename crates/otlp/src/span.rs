@@ -13,7 +13,8 @@ use crate::value::Value;
 /// The target of the spans of `filoplume::middleware::Tracing`, whose fields name the trace.
 pub(crate) const REQUEST_TARGET: &str = "filoplume::trace";
 
-/// Flags of a span: the trace is sampled; it is known whether the parent is remote; it is.
+/// Flags of a span: the trace is sampled, it is known whether the parent is remote, and the parent
+/// is remote.
 const SAMPLED: u32 = 0x001;
 const KNOWS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
@@ -42,7 +43,7 @@ pub(crate) struct Recording {
     kind: u64,
     is_error: bool,
     attributes: Vec<(&'static str, Value)>,
-    /// Encoded as they come.
+    /// The events, encoded when they happen.
     events: Vec<u8>,
     dropped_events: u64,
 }
@@ -103,14 +104,15 @@ impl Recording {
         }
     }
 
-    /// Continues a trace from elsewhere.
+    /// Continues the trace that the fields of a request's span name.
     pub(crate) fn continue_trace(&mut self, position: Position) {
         self.is_parent_remote = position.parent_id.is_some();
         self.parent_id = position.parent_id;
         self.trace_state = position.trace_state;
     }
 
-    /// Sets an attribute, or what the names of the crate `tracing-opentelemetry` stand for.
+    /// Sets an attribute. Fields that the crate `tracing-opentelemetry` defines set the name, the
+    /// kind or the status instead.
     pub(crate) fn set(&mut self, is_request: bool, name: &'static str, value: Value) {
         match (name, value.as_text()) {
             ("otel.name", Some(text)) => self.name = Cow::Owned(text.to_owned()),
@@ -157,7 +159,7 @@ impl OpenSpan {
         }
         protobuf::bytes(&mut out, 5, recording.name.as_bytes());
         protobuf::int(&mut out, 6, recording.kind);
-        // By the clock that never goes back.
+        // The duration is that of the monotonic clock, so that no span ends before it starts.
         let ended = recording.started + recording.clock.elapsed();
         protobuf::fixed64(&mut out, 7, nanoseconds(recording.started));
         protobuf::fixed64(&mut out, 8, nanoseconds(ended));
