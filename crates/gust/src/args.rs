@@ -381,7 +381,7 @@ impl LoadArguments {
 /// line of a program, but not its environment.
 const AUTHORIZATION: &str = "GUST_AUTHORIZATION";
 
-/// Returns the headers of lines such as `Name: value`, and the one of the environment.
+/// Returns the headers of lines such as `Name: value`, and the header from the environment.
 fn headers_of(lines: &[String]) -> Result<Headers, String> {
     let authorization = match env::var(AUTHORIZATION) {
         Ok(value) => Some(value),
@@ -391,7 +391,7 @@ fn headers_of(lines: &[String]) -> Result<Headers, String> {
     headers_with(lines, authorization.as_deref())
 }
 
-/// As `headers_of`, with the value of `Authorization` for lines that have none.
+/// Like `headers_of`. `authorization` is used if no line has `Authorization`.
 fn headers_with(lines: &[String], authorization: Option<&str>) -> Result<Headers, String> {
     let mut headers = Headers::new();
     for line in lines {

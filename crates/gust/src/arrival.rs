@@ -2,8 +2,8 @@
 //!
 //! A server that wants its broadcasts measured writes the time into each message: microseconds
 //! since 1970-01-01 (UTC), as a number of 16 digits anywhere in the first 128 bytes. Numbers with
-//! more or fewer digits are something else. It works in JSON as well as in plain text, until the
-//! year 2286.
+//! more or fewer digits are ignored. This works in JSON as well as in plain text, until the year
+//! 2286.
 
 /// Where the number has to be. Longer messages need not be kept to find it.
 pub(crate) const SEARCHED_BYTES: usize = 128;

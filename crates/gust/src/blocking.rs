@@ -107,7 +107,8 @@ impl Client<'_> {
         }
     }
 
-    /// Writes requests until the pipeline is full. Returns whether any is in flight.
+    /// Writes requests until the pipeline is full. Returns whether any is in flight or has just
+    /// failed.
     fn send_requests(&mut self, slot: usize) -> bool {
         if self.budget.is_used_up(self.shared) || !self.is_connected(slot) {
             return false;

@@ -128,7 +128,8 @@ impl Collector {
         while self.open.first_key_value().is_some_and(|(&at, _)| at < end) {
             let Some((at, mut slice)) = self.open.pop_first() else { return };
             let index = usize::try_from(at).unwrap_or(usize::MAX);
-            // A run that was suspended for an hour has no timeline that a chart could show.
+            // Intervals this late, after the run was suspended for an hour, are left out of the
+            // timeline: a chart could not show them.
             if index >= GAP_MAX {
                 continue;
             }

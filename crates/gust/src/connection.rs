@@ -58,7 +58,7 @@ pub(crate) enum Received {
     Drained,
     /// There may be more to read, after other connections were handled.
     MayHaveMore,
-    /// The connection ended without an error.
+    /// The connection has ended or takes no further request, without an error.
     Closed,
 }
 
@@ -147,7 +147,7 @@ impl Connection {
         self.retry.pause_after_failure()
     }
 
-    /// Returns whether the connection is open and receives what the server sends by itself.
+    /// Returns whether the connection is open and held: see [`Exchange::is_held`].
     pub(crate) fn is_held(&self) -> bool {
         self.is_open() && self.exchange.is_held()
     }

@@ -1,9 +1,10 @@
-//! Reads the events of a `text/event-stream` from bytes, at any cut.
+//! Reads the events of a `text/event-stream` from bytes, wherever the network splits them.
 //!
 //! Only what is needed is kept: the name of an event, and as much of its data as the reader asks
 //! for.
 
-/// How much of a line is kept beside a value: the longest name of a field that is looked at.
+/// How many bytes of a line are kept in addition to a value: room for the longest field name that
+/// is used, a colon and a space.
 const FIELD_BYTES: usize = 8;
 
 /// Longest name of an event that is kept.

@@ -43,7 +43,7 @@ pub(crate) enum Flow {
 pub(crate) struct Exchange {
     /// Requests in flight, in the order in which they were started. Responses have the same order.
     pending: VecDeque<Pending>,
-    /// How many of them, at the end, are not completely written.
+    /// How many of the last pending requests are not completely written.
     unsent: usize,
     /// How many bytes of the first unsent request were written.
     offset: usize,

@@ -34,7 +34,8 @@ pub(crate) struct Finished {
     pub(crate) served: Vec<u64>,
     /// How many times each connection was opened.
     pub(crate) opened: Vec<u64>,
-    /// How many connections received what the server sends by itself, at the end.
+    /// How many connections were held at the end: open, and waiting for what the server sends by
+    /// itself, or with a complete response.
     pub(crate) held: usize,
     /// Requests that were sent and have no response.
     pub(crate) unanswered: u64,

@@ -201,7 +201,7 @@ impl Run {
             warnings.push(format!("only {held} of {asked} connections were held to the end"));
         }
         if self.load.holds && self.responses == 0 {
-            // Nothing was sent, which may be what is measured.
+            // The server sent nothing, which may be intended: a run can measure idle connections.
         } else if self.responses == 0 {
             warnings.push("no request was answered".to_owned());
         } else if never_served > 0 {

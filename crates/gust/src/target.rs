@@ -200,8 +200,8 @@ fn host_and_port(
     }
 }
 
-/// Returns a URL as an error shows it. Whatever is before the last `@` may belong to a password,
-/// even after a `/`: such a password was not escaped.
+/// Returns a URL as an error shows it. All text before the last `@` may belong to a password, even
+/// text after a `/`, because a password may not have been escaped.
 fn without_password(url: &str) -> String {
     let Some((before, after)) = url.rsplit_once('@') else { return format!("{url:?}") };
     let scheme = before.split_once("://").map(|(scheme, _)| scheme);

@@ -1,4 +1,4 @@
-//! TLS on the client's sockets, by rustls. No other file names it.
+//! TLS on the client's sockets, by rustls. Only this module uses rustls.
 
 mod certificates;
 mod sessions;
@@ -18,7 +18,7 @@ use self::sessions::Sessions;
 /// Most bytes of requests that wait in a session for the socket.
 const UNSENT_BYTES_MAX: usize = 64 * 1024;
 
-/// What the command line says about TLS.
+/// The settings of TLS from the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsSettings {
     pub(crate) files: TlsFiles,
@@ -42,7 +42,8 @@ impl Tls {
             .map_err(|_| format!("{host:?} cannot be the name of a TLS server"))?;
         let provider = Arc::new(ring::default_provider());
         let mut config = config(&provider, settings)?;
-        // The only protocol that is measured. A server that wants another one says so at once.
+        // The only protocol that is measured. A server that does not support it refuses the
+        // handshake.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = if settings.is_always_full {
             Resumption::disabled()
@@ -130,7 +131,7 @@ impl<S: Read + Write> TlsStream<S> {
                 ));
             }
         }
-        // The end of the handshake is sent with the first request, if not now.
+        // If the end of the handshake cannot be sent now, it is sent with the first request.
         self.try_flush()
     }
 
@@ -166,8 +167,8 @@ impl<S: Read + Write> TlsStream<S> {
 /// Reads decrypted bytes. A read that does not fill the buffer has emptied the session and the
 /// socket, as event loops with edge-triggered events need it.
 ///
-/// A peer that closes without a `close_notify` has closed: servers do so, and each response has its
-/// own end.
+/// A close without a `close_notify` counts as a regular close: servers do so, and each response has
+/// its own end.
 impl<S: Read + Write> Read for TlsStream<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;
@@ -195,7 +196,7 @@ impl<S: Read + Write> Read for TlsStream<S> {
     }
 }
 
-/// Writes bytes. Those that were taken may still be in the session: see
+/// Writes bytes. Bytes that were accepted may still be in the session: see
 /// [`has_unsent`](TlsStream::has_unsent).
 impl<S: Read + Write> Write for TlsStream<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -217,12 +218,12 @@ impl<S: Read + Write> Write for TlsStream<S> {
     }
 }
 
-/// Returns whether a socket has to be waited for. Blocking sockets with a timeout report either.
+/// Returns whether to wait for a socket. Blocking sockets with a timeout report either kind.
 fn is_would_block(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Returns the message with a way out, if there is one.
+/// Returns the message of the error, with advice if there is any.
 fn explained(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(_) => format!(

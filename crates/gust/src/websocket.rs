@@ -9,8 +9,8 @@ use filoplume_websocket::{
 };
 use http::Method;
 
-/// The mask of all messages. It protects proxies from scripts in browsers (RFC 6455, 10.3), and a
-/// load generator has other things to do with its time than to mask each message anew.
+/// The mask of all messages. A changing mask would protect proxies from scripts in browsers (RFC
+/// 6455, 10.3), and here it would only cost the time to mask each message anew.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 /// Longest message of a server. It is not kept, but may come in fragments, which are collected.
@@ -30,7 +30,7 @@ impl WebSocket {
     /// [`with_request`](Self::with_request). The nonce is the same for all connections of a run.
     pub(crate) fn new(nonce: [u8; 16], deflates: bool) -> Self {
         // Messages do not refer to earlier ones, so that each is compressed once for all
-        // connections. Those of the server may.
+        // connections. Messages of the server may refer to earlier ones.
         let config = DeflateConfig { server_context_takeover: true, ..DeflateConfig::default() };
         Self {
             request: Vec::new(),
@@ -58,7 +58,7 @@ impl WebSocket {
         self
     }
 
-    /// Returns a message as bytes, as a text if it is one.
+    /// Returns the frame of a message, which is a text message if the content is UTF-8.
     pub(crate) fn encode(&self, content: &[u8]) -> Vec<u8> {
         let mut encoder = Encoder::new(Role::Client).with_fixed_mask(MASK);
         if let Some(params) = self.deflate.and_then(|config| config.confirm(&confirmation())) {
@@ -107,7 +107,7 @@ impl WebSocket {
     }
 }
 
-/// Returns a response to our offer that leaves everything as it is.
+/// Returns a response that accepts our offer and demands nothing else.
 fn confirmation() -> String {
     "permessage-deflate; client_no_context_takeover".to_owned()
 }
@@ -123,7 +123,7 @@ pub(crate) fn pong(content: &[u8], output: &mut Vec<u8>) {
 pub(crate) struct Opening {
     /// How many bytes of the request were written.
     written: usize,
-    /// What came of the response.
+    /// The part of the response that has arrived.
     input: Vec<u8>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Opening {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) decoder: Decoder,
-    /// What the server sent behind its response.
+    /// The bytes that the server sent after its response.
     pub(crate) rest: Vec<u8>,
 }
 

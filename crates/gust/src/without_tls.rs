@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// What the command line says about TLS.
+/// The settings of TLS from the command line.
 #[expect(dead_code, reason = "it is for the program with TLS")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsSettings {
@@ -23,11 +23,11 @@ pub(crate) struct TlsFiles {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// There is none.
+/// There is no TLS, so this has no value.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls(Infallible);
 
-/// There is none.
+/// There is no TLS, so this has no value.
 #[derive(Debug)]
 pub(crate) struct TlsStream<S> {
     never: Infallible,

@@ -167,7 +167,7 @@ impl<'a> Worker<'a> {
                 Ok(None) => return,
                 Err(error) => return self.on_connect_error(slot, &error),
             }
-            // The event that ended a handshake may be about reading.
+            // The event that ended a handshake may not report that the socket is writable.
             if !self.flush(slot) {
                 return;
             }
@@ -191,7 +191,7 @@ impl<'a> Worker<'a> {
             self.tally.slice.connect.record(now - since);
         }
         if self.plan.holds {
-            // A WebSocket has asked in its handshake.
+            // A WebSocket has sent its request in the handshake.
             if self.plan.protocol != Protocol::WebSocket {
                 self.connections[slot].exchange.begin(0, now, now, &mut self.tally);
             }
@@ -337,7 +337,7 @@ impl<'a> Worker<'a> {
             match &connection.link {
                 Link::Open(_) if keep_alive => return Some(slot),
                 Link::Closed { until } if !keep_alive && *until <= now => return Some(slot),
-                // It may not be opened yet.
+                // This connection may not be opened yet.
                 Link::Closed { .. } if !keep_alive => self.make_available(slot),
                 _ => {}
             }

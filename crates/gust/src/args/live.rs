@@ -1,4 +1,4 @@
-//! The options of connections that live: `ws://`, and event streams.
+//! The options of long-lived connections: `ws://`, and event streams.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,7 +33,7 @@ pub(super) struct LiveArguments {
 }
 
 impl LoadArguments {
-    /// Returns what is spoken on a connection, and whether it is only listened to.
+    /// Returns the protocol, and whether connections send nothing after their first request.
     pub(super) fn protocol(&self, target: &Target) -> Result<(Protocol, bool), String> {
         let live = &self.live;
         let is_websocket = matches!(target.scheme, Scheme::Ws | Scheme::Wss);
@@ -136,7 +136,7 @@ impl LoadArguments {
     }
 }
 
-/// Returns bytes that differ between runs. Servers only reflect them.
+/// Returns bytes that differ between runs. They need not be random, because servers only hash them.
 fn nonce() -> [u8; 16] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_nanos().to_le_bytes()

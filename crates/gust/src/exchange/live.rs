@@ -1,4 +1,4 @@
-//! Connections that live: the messages of WebSockets and the events of event streams.
+//! Long-lived connections: the messages of WebSockets and the events of event streams.
 
 use filoplume_http1::ResponseEvent;
 use filoplume_websocket::{Decoder, Event};
@@ -12,7 +12,7 @@ use crate::units::Nanos;
 use crate::verify::Digest;
 use crate::websocket::pong;
 
-/// What a frame of a server asks for, without its bytes.
+/// The kind of an event from a WebSocket server. It does not borrow the bytes of the event.
 enum Frame {
     Message { agrees: bool, sent_at: Option<u64> },
     Close,

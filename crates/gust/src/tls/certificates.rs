@@ -1,4 +1,4 @@
-//! Whom the client trusts, and who it is.
+//! The authorities that the client trusts, and its own certificate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn roots(files: &TlsFiles) -> Result<RootCertStore, String> {
         }
         return Ok(roots);
     }
-    // Some systems have certificates that cannot be read; the others suffice.
+    // Some systems have certificates that cannot be parsed. They are skipped.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err("this system trusts no authority: name the certificate of the server's \

@@ -11,7 +11,7 @@ pub(crate) enum Look {
     Dim,
     /// The heading of a section.
     Heading,
-    /// The heading of the section that keys move.
+    /// The heading of the section that the keys scroll.
     Focus,
     Good,
     Warning,
@@ -41,7 +41,7 @@ impl Cell {
     }
 }
 
-/// Cuts a text to a width. A cut is shown.
+/// Cuts a text to a width. An ellipsis marks the cut.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -76,7 +76,7 @@ pub(crate) fn cut_line(line: Line, width: usize) -> Line {
 }
 
 /// Puts items beside each other, with two spaces between them, in at most `lines_max` lines. Ends
-/// with a mark if there are more.
+/// with a mark if not all items fit.
 pub(crate) fn flow(items: Vec<Cell>, width: usize, lines_max: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut used = 0;

@@ -15,7 +15,8 @@ use crate::event_stream::EventParser;
 /// How long connecting, with the handshake of TLS, may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A console sends a snapshot per second. After this time without one it has gone.
+/// A console sends a snapshot per second. After this time without one, the feed is considered
+/// ended.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a read of the socket takes at most.
@@ -28,12 +29,13 @@ const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) message: String,
-    /// Whether the same would happen again, so that it is not the moment but the address, the
-    /// authorisation or the version that is wrong.
+    /// Whether another attempt would fail in the same way, because the address, the authorisation
+    /// or the version is wrong.
     pub(crate) is_lasting: bool,
 }
 
-/// Calls `on_snapshot` with each snapshot, until it breaks or the feed ends. `Ok` if it has broken.
+/// Calls `on_snapshot` with each snapshot, until it returns `Break` or the feed ends. Returns `Ok`
+/// after a `Break`.
 pub(crate) fn follow(
     feed: &Feed,
     on_snapshot: &mut dyn FnMut(Snapshot) -> ControlFlow<()>,
@@ -135,7 +137,7 @@ impl Reading<'_> {
     }
 }
 
-/// Checks that a response is an event stream. Otherwise says what to do.
+/// Checks that a response is an event stream. Otherwise returns an error that says what to do.
 fn check(head: &ResponseHead<'_>, feed: &Feed) -> Result<(), Trouble> {
     let status = head.status();
     let text = |name| {

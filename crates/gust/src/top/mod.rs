@@ -2,7 +2,7 @@
 //!
 //! A thread reads the feed (`follow`) into `snapshot`s. The `view` keeps two of them, from which
 //! rates are computed, and makes lines for any size (`rows`, `panes`, `cells`). The `screen` has
-//! the terminal and its keys. Nothing else knows a terminal, and nothing but `follow` a socket.
+//! the terminal and its keys. No other module uses the terminal, and only `follow` uses a socket.
 
 mod cells;
 mod follow;
@@ -28,15 +28,15 @@ use crate::args::top::{Feed, TopArguments};
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// How many snapshots are waited for, if their times tell no rates.
+/// Most snapshots that are awaited until rates can be computed from them.
 const SNAPSHOTS_MAX: usize = 4;
 
-/// What the thread that reads the feed has to say.
+/// A message of the thread that reads the feed.
 #[derive(Debug)]
 pub(crate) enum Update {
     Snapshot(Box<Snapshot>),
     Trouble(String),
-    /// The feed has never come, so the command line is probably wrong.
+    /// No snapshot has ever arrived, so the command line is probably wrong.
     Failed(String),
 }
 
@@ -48,12 +48,12 @@ pub(crate) fn show(arguments: &TopArguments) -> Result<(), String> {
     }
     let view = View::new(snapshot::escape(&feed.target.authority));
     let (updates, updated) = mpsc::channel();
-    // It ends with the process.
+    // The thread ends with the process.
     thread::spawn(move || read(&feed, &updates));
     Screen::open()?.run(view, &updated)
 }
 
-/// Prints what the first snapshots say, as soon as they tell rates.
+/// Prints the first snapshots as text, as soon as rates can be computed from them.
 fn once(feed: &Feed) -> Result<(), String> {
     let mut view = View::new(String::new());
     let mut snapshots = 0;
@@ -68,7 +68,8 @@ fn once(feed: &Feed) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the feed, again and again, until nobody listens.
+/// Reads the feed, and opens it again whenever it ends, until `updates` has no receiver. Gives up
+/// if no snapshot has ever arrived.
 fn read(feed: &Feed, updates: &mpsc::Sender<Update>) {
     let mut is_known = false;
     let mut pause = RETRY_MIN;
@@ -86,7 +87,8 @@ fn read(feed: &Feed, updates: &mpsc::Sender<Update>) {
         if updates.send(update).is_err() || !is_known {
             return;
         }
-        // A server that is deployed again may have no console for a while.
+        // While a server is deployed again, it may have no console for a while. So a lasting
+        // trouble is retried as well, but seldom.
         pause = if is_lasting { RETRY_MAX } else { pause };
         thread::sleep(pause);
         pause = (pause * 2).min(RETRY_MAX);

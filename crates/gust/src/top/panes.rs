@@ -3,7 +3,7 @@
 use super::cells::{Cell, Line, Look};
 use super::view::Pane;
 
-/// Fewest rows of a list that is not moved by the keys, if it has as many and the screen has room.
+/// Fewest rows that are shown of a list, if it has as many and the screen has room.
 const ROWS_MIN: usize = 4;
 
 /// A list with its headings.
@@ -32,7 +32,7 @@ impl List {
         if self.rows() == 0 { format!("{title}: none") } else { title.to_owned() }
     }
 
-    /// Returns all of it.
+    /// Returns the heading and all rows.
     pub(super) fn whole(self) -> Vec<Line> {
         let title = vec![Cell::new(self.title(), Look::Heading)];
         if self.rows() == 0 {
@@ -63,8 +63,8 @@ impl List {
     }
 }
 
-/// Puts the lists below each other, in `room` lines. The one that has the focus gets what the
-/// others leave.
+/// Puts the lists below each other, in `room` lines. The list that has the focus gets the lines
+/// that the others leave.
 pub(super) fn arrange(
     lists: [List; 3],
     focus: Pane,
@@ -81,8 +81,8 @@ pub(super) fn arrange(
     lines
 }
 
-/// Returns how many rows each list gets. A list takes two lines more if it has rows, and one if it
-/// has none.
+/// Returns how many rows each list gets. In addition, a list takes two lines for headings, or one
+/// if it has no rows.
 fn share(counts: [usize; 3], focus: usize, room: usize) -> [usize; 3] {
     let headings: usize = counts.iter().map(|&rows| if rows == 0 { 1 } else { 2 }).sum();
     let mut left = room.saturating_sub(headings);

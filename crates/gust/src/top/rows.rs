@@ -5,14 +5,14 @@ use super::snapshot::{Call, Check, EventLoop, Limit, Route, Snapshot, Story, Tex
 use super::view::{Rates, Sort};
 use crate::units;
 
-/// From here on a limit is shown as a warning, and as bad.
+/// The shares of a limit from which on it is shown as a warning, or as bad.
 const NEARLY_FULL: f64 = 0.8;
 const FULL: f64 = 0.95;
 
 /// What is shown for a value that is not known.
 const UNKNOWN: &str = "-";
 
-/// Returns what is true of the whole server.
+/// Returns the values that concern the whole server.
 pub(super) fn totals(now: &Snapshot, requests_per_second: Option<f64>) -> Vec<Cell> {
     let phase = now.phase.as_str();
     let look = match phase {
@@ -69,8 +69,8 @@ pub(super) fn limits(now: &Snapshot) -> Vec<Cell> {
     limits.into_iter().map(cell).collect()
 }
 
-/// Returns each health check with its state, those that do not pass first. Why is a cell of its
-/// own, so that a narrow terminal has at least the state.
+/// Returns each health check with its state, those that do not pass first. The reason is a cell of
+/// its own, so that a narrow terminal shows at least the state.
 pub(super) fn checks(now: &Snapshot) -> Vec<Cell> {
     let mut checks: Vec<&Check> = now.checks.iter().collect();
     checks.sort_by_key(|check| (check.state.as_str() == "passed", !check.required));
@@ -120,7 +120,7 @@ pub(super) fn calls(now: &Snapshot, width: usize) -> Vec<Line> {
         Column { title: "THREAD", size: Size::Text(14), from_width: 110 },
     ];
     let row = |call: &Call| {
-        // The heading says whose it is.
+        // The heading of the column already says `ITS THREAD`.
         let waits_for = call.waits_for.as_ref().map_or("", Text::as_str);
         let waits_for = waits_for
             .strip_prefix("its thread ")
@@ -141,7 +141,7 @@ pub(super) fn calls(now: &Snapshot, width: usize) -> Vec<Line> {
 /// Sorts routes, the highest value first. Unknown values come last.
 pub(super) fn sorted(mut routes: Vec<(&Route, Rates)>, sort: Sort) -> Vec<(&Route, Rates)> {
     let key = |(route, rates): &(&Route, Rates)| match sort {
-        // Before there are rates, and among routes that are idle, those that were busiest.
+        // The total decides before there are rates, and among idle routes.
         Sort::Requests => (rates.requests, route.requests),
         Sort::P99 => (route.p99_ms, route.requests),
         Sort::Waiting => (rates.waiting, route.waiting_s),
@@ -220,7 +220,7 @@ fn text(text: &Option<Text>) -> String {
     text.as_ref().map_or(UNKNOWN, Text::as_str).to_owned()
 }
 
-/// Returns a value that can be formatted: a server may say anything.
+/// Returns a value that can be formatted, because a server may send any number.
 fn sane(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value >= 0.0)
 }

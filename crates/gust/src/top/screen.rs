@@ -22,7 +22,7 @@ use super::Update;
 use super::cells::{Cell, Line, Look};
 use super::view::{Action, Sort, View};
 
-/// How long to wait for a key before the feed is looked at.
+/// How long to wait for a key before the feed is checked.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
 /// How many lines a page key scrolls.
@@ -43,7 +43,7 @@ pub(crate) struct Screen {
 enum Waited {
     Nothing,
     Event,
-    /// The terminal has gone.
+    /// The terminal was closed.
     HungUp,
 }
 
@@ -64,13 +64,13 @@ impl Screen {
         // See no-color.org.
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         enable_raw_mode().map_err(failed)?;
-        // From here on, its drop restores the terminal.
+        // From here on, dropping the screen restores the terminal.
         let mut screen = Self { out: BufWriter::new(io::stdout()), is_plain, is_stopped };
         execute!(screen.out, EnterAlternateScreen, Hide).map_err(failed)?;
         Ok(screen)
     }
 
-    /// Shows the view until the user quits, or the feed was never there.
+    /// Shows the view until the user quits. Returns an error if no snapshot has ever arrived.
     pub(crate) fn run(
         mut self,
         mut view: View,
@@ -97,7 +97,7 @@ impl Screen {
             if waited == Waited::Nothing {
                 continue;
             }
-            // Also a change of the size.
+            // A change of the size is an event as well, and needs a new drawing.
             is_changed = true;
             if let Event::Key(pressed) = event::read().map_err(failed)? {
                 match key(pressed) {
@@ -146,14 +146,14 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal has gone, there is nothing to restore.
+        // If the terminal was closed, there is nothing to restore.
         let _ = execute!(self.out, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
 
-/// Waits for a key for a moment. A terminal that has gone is found here: crossterm would read its
-/// end again and again, and never return.
+/// Waits for a key for a moment. A closed terminal is detected here, because crossterm would read
+/// its end again and again, and never return.
 fn wait_for_key() -> io::Result<Waited> {
     let (stdin, mut wait) = (io::stdin(), KEY_WAIT);
     if stdin.is_terminal() {
@@ -168,7 +168,7 @@ fn wait_for_key() -> io::Result<Waited> {
         }
         wait = Duration::ZERO;
     } else if !io::stdout().is_terminal() {
-        // A terminal that has gone is none. It was one when the program began.
+        // A closed terminal is no longer reported as a terminal. It was one when the program began.
         return Ok(Waited::HungUp);
     }
     Ok(if event::poll(wait)? { Waited::Event } else { Waited::Nothing })

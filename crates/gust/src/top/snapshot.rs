@@ -1,7 +1,7 @@
-//! What an event of a console's feed says.
+//! The content of an event of a console's feed.
 //!
 //! The server is not trusted: its texts may have control characters, which a terminal would obey.
-//! They are escaped here, where they come in.
+//! The texts are escaped here, when they are parsed.
 
 use serde::{Deserialize, Deserializer};
 
@@ -11,7 +11,7 @@ const VERSION: u64 = 1;
 /// Longest text that is kept, in characters.
 const TEXT_CHARS_MAX: usize = 400;
 
-/// What a server says of itself at one moment. Values that it does not know are `None`.
+/// What a server reports about itself at one moment. Values that it does not know are `None`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Snapshot {
     #[serde(default)]
@@ -149,7 +149,7 @@ pub(crate) struct Story {
 }
 
 impl Snapshot {
-    /// Reads the data of an event, or says why it is not that of a console.
+    /// Parses the data of an event, or returns why the event is not from a console.
     pub(crate) fn parse(data: &[u8]) -> Result<Self, String> {
         /// Read first: another version may have other fields.
         #[derive(Deserialize)]
@@ -181,7 +181,7 @@ impl Route {
     }
 }
 
-/// A text of the server, in one line, without anything that a terminal obeys.
+/// A text of the server, in one line, without characters that control a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Text(String);
 

@@ -15,7 +15,7 @@ const LOW: usize = 30;
 /// nearly the same moment, between which next to nothing has happened.
 const RATE_SECONDS_MIN: f64 = 0.5;
 
-/// How many snapshots are kept for that.
+/// How many earlier snapshots are kept to compute rates.
 const SNAPSHOTS_MAX: usize = 8;
 
 /// The order of the routes.
@@ -50,8 +50,8 @@ pub(crate) enum Action {
     Help,
 }
 
-/// The rates of a route between two snapshots, per second. A time per second is the mean number of
-/// calls that did this.
+/// The rates of a route between two snapshots, per second. A rate of a time, such as `computing`,
+/// is the mean number of calls that did this.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) requests: Option<f64>,
@@ -65,7 +65,7 @@ pub(crate) struct View {
     /// The address of the console.
     address: String,
     now: Option<Snapshot>,
-    /// Snapshots before, the oldest first.
+    /// Earlier snapshots, the oldest first.
     before: VecDeque<Snapshot>,
     /// Why no snapshots come at the moment.
     trouble: Option<String>,
@@ -90,7 +90,7 @@ impl View {
         }
     }
 
-    /// Takes the next snapshot.
+    /// Shows the next snapshot.
     pub(crate) fn update(&mut self, snapshot: Snapshot) {
         self.trouble = None;
         let (uptime, before) = (snapshot.uptime_s, self.now.replace(snapshot));
@@ -110,7 +110,7 @@ impl View {
         self.seconds().is_some()
     }
 
-    /// Says why no snapshots come. The last one stays.
+    /// Shows why no snapshots come. The last one stays on the screen.
     pub(crate) fn trouble(&mut self, message: String) {
         self.trouble = Some(message);
     }
@@ -178,7 +178,8 @@ impl View {
         lines.into_iter().map(text_of).collect()
     }
 
-    /// Returns what is above the lists. On a low screen it is shortened, so that these have room.
+    /// Returns what is above the lists. On a low screen it is shortened, so that the lists have
+    /// room.
     fn head(&self, width: usize, height: usize) -> Vec<Line> {
         let mut lines = Vec::new();
         if let Some(trouble) = &self.trouble {
@@ -255,7 +256,7 @@ fn seconds_between(before: &Snapshot, uptime_s: Option<f64>) -> Option<f64> {
     (seconds > 0.0).then_some(seconds)
 }
 
-/// Returns how fast a counter grows. A counter that has become smaller has begun again.
+/// Returns how fast a counter grows, or `None` if it has become smaller, because it was reset.
 fn rate(before: Option<f64>, now: Option<f64>, seconds: Option<f64>) -> Option<f64> {
     let rate = (now? - before?) / seconds?;
     (rate >= 0.0).then_some(rate)

@@ -246,7 +246,7 @@ fn rates_are_not_computed_over_a_moment() {
     assert_eq!(at(10.0, 0.0), "-");
     assert_eq!(at(10.01, 100.0), "-");
     assert_eq!(at(11.01, 200.0), "100");
-    // Over the time from 10.01, not from 11.01, and then from 11.02.
+    // This rate is over the time from 10.01, not from 11.01, and the next one from 11.02.
     assert_eq!(at(11.02, 1110.0), "1,000");
     assert_eq!(at(11.6, 1200.0), "155");
     for step in 0..100 {
@@ -309,7 +309,7 @@ fn the_page_of_help_fits_a_usual_terminal() {
     view.act(Action::Help);
     let text = screen(&mut view, 80, 24);
     assert!(text.contains("RUNS") && text.contains("quit"), "{text}");
-    // Any key leaves it.
+    // Any key leaves the help.
     view.act(Action::Sort(Sort::P99));
     assert!(screen(&mut view, 80, 24).contains("[routes]"));
     assert_eq!(view.sort, Sort::Requests);
