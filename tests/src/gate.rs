@@ -1,5 +1,5 @@
-//! A gate that blocks handlers until the test opens it, and a site with one. Tests of blocking need
-//! no sleeps with it.
+//! A gate that blocks handlers until the test opens it, and a site with one. With it, tests of
+//! blocking need no sleeps.
 
 use std::sync::{Arc, Condvar, Mutex};
 

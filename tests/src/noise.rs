@@ -1,5 +1,5 @@
-//! How late the machine wakes a thread. It cannot tell other programs from the load of the test and
-//! from the server, so a bound that allows for it needs a maximum of its own.
+//! Measures how late the machine wakes a thread. The delay may come from other programs, but also
+//! from the test and its server, so a bound that allows for the delay needs a maximum of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ const SLEEP: Duration = Duration::from_millis(2);
 /// server's thread, of the client's, and of a thread that started both.
 const WAKE_UPS: u32 = 3;
 
-/// A thread that sleeps again and again, and measures how much longer that takes.
+/// A thread that sleeps again and again, and measures how much longer it sleeps than it asked for.
 #[derive(Debug)]
 pub struct Noise {
     is_over: Arc<AtomicBool>,

@@ -117,7 +117,8 @@ fn limit() -> usize {
     line.split_whitespace().nth(3).and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// Sets that limit, if the program for it is there. The caller reads the limit again.
+/// Sets the soft limit of file descriptors, if `prlimit` is installed. The caller reads the limit
+/// again.
 fn set_limit(descriptors: usize) {
     let (id, wanted) = (std::process::id().to_string(), format!("--nofile={descriptors}:"));
     let _ = Command::new("prlimit").args(["--pid", &id, &wanted]).output();

@@ -44,7 +44,7 @@ struct Keys {
     key: LessSafeKey,
     iv: [u8; 12],
     number: u64,
-    /// The secret of which the next keys are made. Empty with TLS 1.2.
+    /// The secret from which the next keys are derived. Empty with TLS 1.2.
     secret: Vec<u8>,
 }
 
@@ -106,7 +106,8 @@ impl RecordClient {
         [&header[..], &sealed].concat()
     }
 
-    /// Uses the next keys for what is sealed from now on, as it must after a `KeyUpdate`.
+    /// Uses the next keys for records that are sealed from now on, as a sender must after a
+    /// `KeyUpdate`.
     pub fn update_keys(&mut self) {
         self.sending = self.sending.next();
     }

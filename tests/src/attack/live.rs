@@ -1,4 +1,4 @@
-//! The routes of the attacked app whose connections live: sockets, a room, and event streams.
+//! The routes of the attacked app with long-lived connections: sockets, a room, and event streams.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -16,17 +16,17 @@ const SOON: Duration = Duration::from_millis(200);
 const PIECES: usize = 1024;
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What `/computed` writes, and how long it computes before each piece, and `/computes` and
-/// `/sends` for each message.
+/// How many pieces `/computed` writes, and how long it computes before each of them. `/computes`
+/// and `/sends` compute as long for each message.
 const COMPUTED_PIECES: usize = 4;
 const COMPUTES: Duration = Duration::from_millis(5);
 
-/// The head of a handshake behind its first line. It offers compression.
+/// The head of a handshake after the method and the target. It offers compression.
 pub const UPGRADE: &str = "HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
      Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
 
-/// What sends to connections that live.
+/// The room and the hub, which send to long-lived connections.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     /// The room that the sockets of `/room` join.

@@ -23,11 +23,11 @@ pub use site::Site;
 /// How long the good clients measure without an attack.
 const QUIET: Duration = Duration::from_millis(160);
 
-/// Maximum 99th percentile of quick responses, beside what the machine is late by itself. Without
+/// Maximum 99th percentile of quick responses, in addition to the noise of the machine. Without
 /// optimisation, the engine needs several times as long for the bytes of an attack.
 const P99_MAX: Duration = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 20 });
 
-/// From so much noise on, other programs had the processors for longer than a call may run.
+/// With this much noise or more, other programs had the processors for longer than a call may run.
 const DISTURBED: Duration = Duration::from_millis(60);
 
 /// Maximum 99th percentile of quick responses, however busy the machine is.
@@ -39,8 +39,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Maximum number of additional threads during an attack. The last few are for leaders.
 const THREADS_MORE_MAX: usize = 64 + 8;
 
-/// How often an attack is tried whose only defect is a late response. Another program may have had
-/// the processor, but not each time.
+/// How many times an attack is tried if its only defect is a late response. Another program may
+/// have had the processor, but not each time.
 const TRIES: usize = 3;
 
 /// Maximum time until the server is as before.
@@ -195,7 +195,8 @@ impl Report {
     fn check(&self, attack: &Attack) -> Result<(), Defect> {
         if self.threads > self.threads_before + attack.threads_max {
             let (most, before) = (self.threads, self.threads_before);
-            // The watchdog takes the loop of a thread that other programs keep from running.
+            // If other programs keep a thread from running, the watchdog gives its loop to another
+            // thread.
             let is_late = self.during.noise() > DISTURBED;
             let what = format!("{most} threads where {before} were enough");
             return Err(Defect { what, is_late });

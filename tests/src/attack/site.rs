@@ -32,10 +32,10 @@ const SESSIONS_BYTES_MAX: usize = 512 * 1024;
 /// How long a call of `/database` takes without an outage.
 const QUERY: Duration = Duration::from_millis(10);
 
-/// How long a handler computes that computes.
+/// How long the handlers that compute do so.
 const COMPUTES: Duration = Duration::from_millis(20);
 
-/// How long it takes during an outage, unless the outage ends sooner.
+/// How long a call of `/database` takes during an outage, unless the outage ends sooner.
 const OUTAGE: Duration = Duration::from_secs(5);
 
 /// A server with an app that has every kind of expensive route.
@@ -254,7 +254,8 @@ fn big() -> &'static str {
     TEXT.get_or_init(|| "x".repeat(BIG))
 }
 
-/// Returns a text that is hardly shorter when it is compressed. Sockets do not hold all of that.
+/// Returns a text that is hardly shorter when it is compressed. Even compressed, it is too long for
+/// the buffers of sockets.
 fn noise() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {

@@ -30,7 +30,7 @@ impl Client {
     /// Those of the socket and of the session.
     pub fn try_secure(mut self, name: &str, config: &Arc<ClientConfig>) -> io::Result<Self> {
         let Socket::Tcp(stream) = self.socket else { panic!("not a TCP connection") };
-        // A tick would end the handshake.
+        // The read timeout of a tick would make the handshake fail.
         stream.set_read_timeout(Some(DEADLINE))?;
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let session = ClientConnection::new(Arc::clone(config), name).unwrap();
@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    /// Says that nothing more is sent, and leaves the socket open.
+    /// Tells the server that nothing more is sent, and leaves the socket open.
     pub fn close_notify(&mut self) {
         let Socket::Tls(stream) = &mut self.socket else { panic!("not a TLS connection") };
         stream.conn.send_close_notify();
@@ -65,7 +65,7 @@ impl Client {
     }
 }
 
-/// Reads without sending first: the server may have closed, and what it has sent counts.
+/// Reads without sending first, because a response counts even if the server has closed since.
 pub(super) fn read_session(
     stream: &mut StreamOwned<ClientConnection, TcpStream>,
     buffer: &mut [u8],
