@@ -28,7 +28,7 @@ struct State {
 
 impl Engine {
     /// Tells a handler that nobody waits for its response any more. Its callbacks run on a thread
-    /// of the pool. They need no seat: requests that they would have to wait for may be waiting for
+    /// of the pool. They need no seat: with one, they could wait for requests that in turn wait for
     /// them.
     #[cold]
     pub(crate) fn cancel(self: &Arc<Self>, latch: Arc<Latch>) {
@@ -77,7 +77,7 @@ impl Engine {
 }
 
 /// Tells a handler when the peer of its connection closes its direction. No loop has the connection
-/// at the moment. `has_end` says that the peer has closed it already.
+/// at the moment. `has_end` is whether the peer has closed it already.
 pub(super) fn watch_client(
     loop_handle: &LoopHandle,
     token: usize,

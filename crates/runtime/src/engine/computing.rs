@@ -21,10 +21,10 @@ impl Engine {
         }
     }
 
-    /// Records that a call on this thread was caught after it had run for `held`. If it computes,
-    /// and is the first one of its route or the one for which the route leaves the loops, then
-    /// those that come now probably compute as well. However short the calls before were, all of
-    /// these would get a thread at once otherwise.
+    /// Records that a call on this thread was caught after it had run for `held`. If the call
+    /// computes, and is the first one of its route or the one for which the route leaves the loops,
+    /// the next calls of the route probably compute as well. They are presumed to, however short
+    /// earlier calls were: otherwise all of them would get a thread at once.
     #[cold]
     pub(crate) fn caught(
         &self,
@@ -46,7 +46,8 @@ impl Engine {
     }
 
     /// Looks at some of the calls that run on the pool. Called by the watchdog only. Returns
-    /// whether it must look again, even if nothing happens: requests wait for what it will see.
+    /// whether the watchdog must look again even if nothing else happens, because requests wait for
+    /// the result.
     pub(crate) fn look_at_calls(self: &Arc<Self>, looks: &mut Looks) -> bool {
         let Some(known) = self.seats.computing().filter(|_| sees_threads()) else { return false };
         let mut running: HashMap<_, usize> = known.into_iter().map(|key| (key, 0)).collect();
@@ -62,8 +63,8 @@ impl Engine {
         let calls: Vec<_> =
             calls.map(|(route, thread, _)| Candidate { key: route.key, thread }).collect();
         calls.iter().for_each(|call| *running.entry(call.key).or_default() += 1);
-        // Those that stand in line for a turn would compute. If they counted as waiting, each of
-        // them would let one more begin, which stands in line as well.
+        // Threads that stand in line for a turn would compute. If they counted as waiting, each of
+        // them would let one more call begin, which would stand in line as well.
         let in_line = self.streams.in_line();
         let seen = looks.look(&calls, |thread| {
             if in_line.contains(&thread) { Some(true) } else { probe::is_at_work(thread) }
@@ -77,15 +78,16 @@ impl Engine {
         };
         let ready: Vec<_> = running.into_iter().map(ready).collect();
         if self.seats.note_ready(&ready) {
-            // Not here: the response to a refused request is code of the program, and may block.
+            // Not on this thread: the response to a refused request comes from the program's code,
+            // which may block.
             let _ = self.pool.submit_urgent(Task::StartWaiting(Arc::clone(self)));
         }
         self.seats.are_limited()
     }
 }
 
-/// Returns whether the system says what a thread does. Otherwise no route computes: what is known
-/// of its first call could never be put right.
+/// Returns whether the system tells whether a thread is running. If it does not, no route is
+/// presumed to compute: a wrong guess from its first call could never be corrected.
 fn sees_threads() -> bool {
     static SEES: OnceLock<bool> = OnceLock::new();
     *SEES.get_or_init(|| probe::is_at_work(probe::thread_number()).is_some())

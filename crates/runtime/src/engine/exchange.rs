@@ -23,8 +23,8 @@ use crate::service::request::Request;
 use crate::service::tcp::AnswerSlot;
 use crate::transport::Peer;
 
-/// How long a request waits at least until its client is looked at before its handler begins. A
-/// client does not leave within this time, and the look is a system call.
+/// The minimum wait after which the client of a request is checked before its handler begins. A
+/// client does not leave sooner, and the check is a system call.
 const LOOK_AFTER: Duration = Duration::from_millis(5);
 
 /// A request that waits for its handler.
@@ -35,7 +35,7 @@ pub(crate) struct Call {
     pub(crate) permit: Permit,
     /// The share of the memory budget that the request takes while it waits for a seat.
     charge: Charge,
-    /// Since when it waits for a seat or a permit.
+    /// When it began to wait for a seat or a permit.
     waits_since: Option<Instant>,
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct ReplyTo {
     pub(crate) stream: Option<Arc<StreamReturn>>,
 }
 
-/// A guest that has asked for several answers. Its connection goes on meanwhile, and may be on any
-/// thread.
+/// A guest that waits for one of several answers. Its connection goes on meanwhile, and may be on
+/// any thread.
 pub(crate) struct Asker {
     pub(crate) loop_handle: Arc<LoopHandle>,
     pub(crate) peer: Peer,
-    /// That of its connection.
+    /// The account of its connection.
     pub(crate) account: Arc<Account>,
     pub(crate) site: Arc<Site>,
     pub(crate) route: Route,
@@ -66,7 +66,7 @@ pub(crate) struct Asker {
 }
 
 impl Call {
-    /// A request that has no permit yet.
+    /// Returns a call whose request has no permit yet.
     pub(crate) fn new(request: Request, answer_to: AnswerTo) -> Self {
         let (permit, charge) = (Permit::default(), Charge::default());
         Self { request, answer_to, permit, charge, waits_since: None }
@@ -89,7 +89,7 @@ impl Call {
         self.account().client()
     }
 
-    /// Returns what uses the memory in which it would wait, as text.
+    /// Describes what uses the memory that the request would need while it waits.
     pub(crate) fn memory_usage(&self) -> String {
         self.account().usage()
     }
@@ -122,7 +122,7 @@ impl Call {
         }
     }
 
-    /// Notes since when it waits, and what it lacks if it is measured.
+    /// Records when it began to wait and, if it is measured, what it lacks.
     pub(crate) fn waits(&mut self, lacks: Lacks) {
         self.waits_since = Some(Instant::now());
         let AnswerTo::Connection(reply_to) = &mut self.answer_to else { return };

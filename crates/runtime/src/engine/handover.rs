@@ -2,8 +2,8 @@
 //!
 //! While the server hands over, it drains, with one difference: a plain connection that waits for
 //! its next request is given to a thread that sends it to the next process. The worker does that
-//! where it would otherwise park or close the connection, so this also covers those that finish
-//! their requests later.
+//! where it would otherwise park or close the connection, so this also covers connections that
+//! finish their requests later.
 
 use std::os::fd::OwnedFd;
 use std::sync::Weak;
@@ -29,7 +29,7 @@ const LISTENERS_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Handover {
     is_active: AtomicBool,
-    /// Whether the process before still sends connections.
+    /// Whether the previous process still sends connections.
     is_receiving: AtomicBool,
     outbox: Mutex<Option<Outbox>>,
 }
@@ -45,7 +45,7 @@ impl Engine {
     /// Returns whether the connection is given to the next process as soon as it is idle.
     #[cold]
     pub(crate) fn may_hand_over(&self, connection: &Connection) -> bool {
-        // The caller has seen that the server drains, and must see why.
+        // The caller has read that the server drains. The fence lets it read the reason too.
         fence(Ordering::Acquire);
         self.is_handing_over()
             && connection.transport.is_plain()
@@ -68,24 +68,25 @@ impl Engine {
         self.handover.is_active.load(Ordering::Relaxed)
     }
 
-    /// Returns whether connections of the process before may still come.
+    /// Returns whether connections of the previous process may still come.
     pub(crate) fn is_receiving(&self) -> bool {
         self.handover.is_receiving.load(Ordering::Acquire)
     }
 
-    /// The process before begins to send its connections.
+    /// Records that the previous process begins to send its connections.
     pub(crate) fn begin_receiving(&self) {
         self.handover.is_receiving.store(true, Ordering::Release);
     }
 
-    /// The process before has sent its last connection. Loops that have waited for it may end.
+    /// Records that the previous process has sent its last connection. Loops that have waited for
+    /// this may end.
     pub(crate) fn end_receiving(&self) {
         self.handover.is_receiving.store(false, Ordering::Release);
         self.wake_loops();
     }
 
-    /// Begins to hand over to the next process, which serves already. The caller sends the
-    /// connections, and drops `flushed` when the last one is sent.
+    /// Begins to hand over to the next process, which serves already. The caller sends the returned
+    /// connections. When the last one is sent, it drops the sender of `flushed`.
     pub(crate) fn begin_handover(&self, flushed: Receiver<()>) -> Receiver<Box<Connection>> {
         let (connections, receiver) = unbounded();
         *self.handover.outbox.lock() = Some(Outbox { connections, is_flushed: flushed });
@@ -97,7 +98,8 @@ impl Engine {
     /// Sends a connection to the next process. If it cannot be sent, it is closed.
     #[cold]
     pub(crate) fn hand_over(&self, mut connection: Box<Connection>) {
-        // The next process has the same socket, so closing it here would not end a registration.
+        // The next process has the same socket, so closing it here would not end its registration
+        // with the poller.
         if connection.release_hold().and_then(|()| connection.unwatch()).is_err() {
             return;
         }
@@ -129,10 +131,10 @@ impl Engine {
         listeners
     }
 
-    /// Continues a connection of the process before. `number` selects the loop.
+    /// Continues a connection of the previous process. `number` selects the loop.
     pub(crate) fn resume(&self, mut resumed: Resumed, number: usize) {
         let accepted = &mut resumed.accepted;
-        // It is not refused: the process before has accepted it.
+        // The connection is not refused, because the previous process has accepted it.
         accepted.counts_for = self.admit(accepted.peer).unwrap_or_default();
         let loops = self.loops.get().map(|loops| &**loops).unwrap_or_default();
         let handle = loops.get(number % loops.len().max(1)).and_then(Weak::upgrade);
@@ -143,7 +145,7 @@ impl Engine {
     }
 }
 
-/// A connection of the process before, and the bytes that it had read and not used.
+/// A connection of the previous process, and the bytes that were read there and not used.
 #[derive(Debug)]
 pub(crate) struct Resumed {
     pub(crate) accepted: Accepted,

@@ -49,7 +49,8 @@ impl IncomingRequest {
     }
 
     /// Returns a handle that tells whether the client has gone, until the request is answered. The
-    /// first call costs a system call at most, and requests without a call cost nothing.
+    /// first call costs a system call at most, and requests for which it is not called cost
+    /// nothing.
     ///
     /// ```no_run
     /// use filoplume_runtime::Server;
@@ -91,11 +92,11 @@ impl IncomingRequest {
     /// # Errors
     ///
     /// Returns an error if a system call fails. A peer that has disconnected is not an error:
-    /// nobody is left to tell, and it is no reason to stop serving others. The engine sends the
-    /// bytes that the peer has not taken yet when this returns.
+    /// nobody is left to tell, and it is no reason to stop serving others. Bytes that the peer has
+    /// not taken when this returns are sent later by the engine.
     pub fn respond(self, response: impl Into<Response>) -> Result<()> {
         let (request, reply_to) = self.into_parts();
-        // Gives a content that is still arriving back to the connection.
+        // A content that is still arriving is given back to the connection.
         drop(request);
         finish(reply_to, response.into())
     }

@@ -25,7 +25,7 @@ use crate::service::latch::Set;
 use crate::service::monitor::ServerState;
 use crate::service::stopping::Stopping;
 
-/// Maximum number of routes that are named for what still runs.
+/// Maximum number of routes that are named in the log if their handlers still run at the end.
 const NAMED_MAX: usize = 10;
 
 /// The phase of a server, and how long it may last.
@@ -97,7 +97,8 @@ impl Engine {
         state.drain_deadline.or(state.lame_duck.map(|lame_duck| lame_duck.until))
     }
 
-    /// Stops as configured: tells everybody, serves on for the lame-duck time, then drains.
+    /// Stops as configured: tells everybody who asked, continues to serve for the lame-duck time,
+    /// then drains.
     pub(crate) fn stop(&self) {
         let (lame_duck, drain_timeout) = (self.config.lame_duck, self.config.drain_timeout);
         if lame_duck.is_zero() {
@@ -139,7 +140,7 @@ impl Engine {
         }
         self.wake_loops();
         if is_first {
-            // Last, as above.
+            // Last, as in `stop`.
             let server = &*self.config.thread_name;
             tracing::info!(server, phase = "draining", ?timeout, "shutting down");
         }
@@ -172,7 +173,8 @@ impl Engine {
         if with_callbacks.is_empty() {
             return;
         }
-        // The program's code may block, and this may be the thread of a handler.
+        // The callbacks run on a thread of their own: they may block, and this may be the thread of
+        // a handler.
         let name = format!("{}-stopping", self.config.thread_name);
         let run = with_normal_policy(move || {
             for token in &with_callbacks {
@@ -197,13 +199,13 @@ impl Engine {
         }
     }
 
-    /// Logs the routes whose handlers still run at the end of the drain time, the first time.
-    /// Nothing else says for whom the server has waited.
+    /// Logs the routes whose handlers still run at the end of the drain time, only once. Nothing
+    /// else says which handlers the server has waited for.
     pub(crate) fn give_up(&self) {
         if self.lifecycle.is_late.swap(true, Ordering::Relaxed) {
             return;
         }
-        // The first ones are named, and have run for longest.
+        // The first routes are named: their calls have run for longest.
         let mut routes: Vec<(String, usize)> = Vec::new();
         for call in ServerState::calls(self) {
             let route = call.route.unwrap_or_else(|| "without a name".to_owned());

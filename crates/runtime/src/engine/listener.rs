@@ -136,8 +136,8 @@ fn bind_tcp(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     // Sockets of an earlier run may still be in TIME_WAIT. They must not block the port.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
-    // Accepted sockets inherit it. A response in several writes must not wait for the ACK of the
-    // first one.
+    // Accepted sockets inherit this option. A response in several writes must not wait for the ACK
+    // of the first one.
     socket.set_tcp_nodelay(true)?;
     if shared {
         set_shared(&socket)?;
@@ -158,8 +158,8 @@ fn set_shared(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
 }
 
-/// On other systems a shared port does not distribute connections: one loop accepts, and the others
-/// adopt.
+/// On other systems a shared port does not distribute connections: one loop accepts, and passes
+/// connections on to the others.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn set_shared(_: &Socket) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -170,7 +170,8 @@ fn local_address(socket: &Socket) -> Option<SocketAddr> {
 }
 
 impl Entry {
-    /// Returns how long it may take, with the head behind it if nothing else counts.
+    /// Returns how long the TLS handshake may take or, without TLS, the first head. A PROXY header
+    /// counts against the same time.
     pub(crate) fn timeout(&self, config: &ServerConfig) -> Duration {
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
@@ -197,7 +198,7 @@ impl Bound {
         }
     }
 
-    /// Listens with one to `loops` sockets.
+    /// Listens with one to `loops` sockets, or with all those that another process has bound.
     pub(crate) fn listen(self, backlog: u32, loops: usize) -> io::Result<Vec<Listener>> {
         let entry = self.entry;
         match self.socket {
@@ -210,7 +211,7 @@ impl Bound {
                 }
                 sockets.into_iter().map(|socket| listen(socket, backlog, &entry)).collect()
             }
-            // All of them, even if there are fewer loops: each has a backlog.
+            // All sockets, even if there are fewer loops: each has its own backlog.
             #[cfg(unix)]
             BoundSocket::Inherited { sockets, .. } => {
                 sockets.into_iter().map(|socket| listen(socket, backlog, &entry)).collect()
@@ -250,7 +251,7 @@ impl Bound {
         listener.set_nonblocking(true)?;
         let socket = Socket::from(listener);
         let address = local_address(&socket).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        // Accepted sockets inherit it. Without it they are slower, but work.
+        // Accepted sockets inherit this option. Without it they are slower, but work.
         let _ = SockRef::from(&socket).set_tcp_nodelay(true);
         Ok(BoundSocket::Tcp { socket, address, is_alone: false }.into())
     }
@@ -321,7 +322,7 @@ impl Listener {
         Ok(Accepted { transport, peer, entry: self.entry.clone(), counts_for: CountsFor::Nobody })
     }
 
-    /// Returns a further handle.
+    /// Returns a further handle of the socket.
     #[cfg(unix)]
     pub(crate) fn try_clone(&self) -> io::Result<std::os::fd::OwnedFd> {
         use std::os::fd::AsFd;

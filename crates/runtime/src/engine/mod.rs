@@ -2,7 +2,7 @@
 //! This file has the state that all of them share.
 //!
 //! These parts refer to each other: a connection to its loop, a loop to the engine, and the engine
-//! to its loops. They are therefore one room. Only `server` is above it.
+//! to its loops. They are therefore one module. Only `server` is above it.
 
 pub(crate) mod cancel;
 mod computing;
@@ -86,7 +86,7 @@ use crate::sorted::insert_sorted;
 use crate::tls;
 use crate::transport::Peer;
 
-/// Maximum number of threads that lead a loop, or have lost theirs during a call that has not
+/// Maximum number of threads that lead a loop, or whose loop was taken during a call that has not
 /// returned.
 const LEADERS_MAX: usize = ExecutionKey::COUNT;
 
@@ -144,10 +144,10 @@ pub(crate) struct Engine {
     /// Decides which TLS handshakes are computed now.
     #[cfg(feature = "tls")]
     pub(crate) handshakes: Handshakes<Box<Connection>>,
-    /// Those of all addresses.
+    /// The TLS acceptors of all addresses.
     #[cfg(feature = "tls")]
     acceptors: OnceLock<Box<[Arc<tls::acceptor::Acceptor>]>>,
-    /// The files in which contents wait, and who may write to them now.
+    /// The files in which contents wait, and the connections that wait to write to them.
     #[cfg(feature = "spool")]
     pub(crate) spool: Spool<Box<Connection>>,
     /// The budget for buffered bytes of all peers.
@@ -168,7 +168,7 @@ pub(crate) struct Engine {
     pub(crate) full_log: Throttle,
     /// Limits the log lines about connections that are closed to make room.
     pub(crate) shed_log: Throttle,
-    /// For panics. A stranger may know a request that causes one.
+    /// Limits the log lines about panics. A client may know a request that causes one.
     panic_log: Throttles,
     /// What each client has: its connections, and what its requests hold.
     clients: Arc<Clients>,
@@ -237,8 +237,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns the threads of an engine. Those for event loops and for what the engine does itself
-    /// come on top of those for handlers.
+    /// Returns the configuration of an engine's pool. Threads for event loops and for the engine's
+    /// own work are added to those for handlers.
     fn pool_of(config: &ServerConfig) -> PoolConfig {
         let loops = config.event_loops;
         #[cfg(feature = "tls")]
@@ -259,8 +259,8 @@ impl Engine {
             // leader at once. A route that costs a thread its loop does not run on loops any more,
             // so there is at most one such thread per execution key. Threads for vital requests are
             // added as well, and those that compute handshakes, write contents to files, close
-            // these or tell handlers that their clients have gone: handlers that block must not
-            // keep others out.
+            // these files or tell handlers that their clients have gone: handlers that block must
+            // not delay this work.
             .urgent_reserve(
                 (LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX + writers)
                     .saturating_add(handshakes_max),
@@ -327,7 +327,7 @@ impl Engine {
         engine
     }
 
-    /// Counts one more connection of a client. A proxy that the service trusts has as many
+    /// Counts one more connection of a client. A proxy that the service trusts may have as many
     /// connections as its clients need.
     pub(crate) fn admit(&self, peer: Peer) -> Result<CountsFor, AtLimit> {
         let clients = &self.clients;
@@ -339,7 +339,8 @@ impl Engine {
         }
     }
 
-    /// Returns the account of a connection of this client, if it is counted.
+    /// Returns the account of a connection of this client. Connections without a counted client
+    /// share one account.
     pub(crate) fn account(&self, client: Option<Arc<ClientConnection>>) -> Arc<Account> {
         match client {
             Some(_) => Account::new(&self.memory, client),
@@ -393,8 +394,8 @@ impl Engine {
         (own_connections > fair).then_some(lightest)
     }
 
-    /// Returns another loop that has parked connections. `skipped` selects it in descending order
-    /// of parked connections, starting again after the last one.
+    /// Returns another loop that has parked connections. The loops are in descending order of
+    /// parked connections, and `skipped` is the index, modulo their number.
     pub(crate) fn fuller_loop(&self, own: &LoopHandle, skipped: usize) -> Option<Arc<LoopHandle>> {
         let mut others = Vec::new();
         for other in self.loop_handles().filter(|other| !std::ptr::eq(&raw const **other, own)) {
@@ -437,7 +438,7 @@ impl Engine {
             handle.send(Message::Ping(sender.clone()));
         }
         drop(sender);
-        // Disconnected when all have responded or dropped the message.
+        // The channel disconnects when all loops have responded or dropped the message.
         while receiver.recv_deadline(deadline).is_ok() {}
         matches!(receiver.try_recv(), Err(TryRecvError::Disconnected))
     }

@@ -1,4 +1,4 @@
-//! What a running server tells of itself: its metrics, and the calls that run.
+//! What a running server reports about itself: its metrics, and the calls that run.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;

@@ -1,12 +1,14 @@
-//! The queue of requests that the program pulls: as many wait as it pulls in time.
+//! The queue of requests that the program pulls. As many requests may wait as the program pulls in
+//! time.
 //!
 //! The bound is a time, as for requests that wait for a thread
-//! ([`backlog`](crate::budget::seats::backlog)): a count would refuse requests that are pulled in
-//! 40 ms, or keep clients waiting for minutes. The count of the queue is the last bound.
+//! ([`backlog`](crate::budget::seats::backlog)): a count would either refuse requests that would be
+//! pulled within 40 ms, or keep clients waiting for minutes. The capacity of the queue is an
+//! additional bound.
 //!
 //! The estimate has a lock of its own, which is never held while the queue is used. Two threads may
-//! therefore find room for one request each where there is room for one: the bound is an estimate
-//! anyway, and the queue has its own.
+//! therefore both find room where there is room for only one request. That is harmless: the bound
+//! is an estimate anyway, and the queue enforces its capacity.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +16,8 @@ use crate::budget::seats::backlog::Backlog;
 use crate::queue::{MessageQueue, RecvError};
 use crate::sync::Mutex;
 
-/// As many requests may wait as long as they are pulled in time, also in an overload: a program may
-/// pull in bursts, and how many threads pull is unknown.
+/// This many requests may wait even in an overload, as long as they are pulled in time: a program
+/// may pull in bursts, and the number of threads that pull is unknown.
 const BURST: usize = 128;
 
 /// A queue whose messages wait for a bounded time.
@@ -113,7 +115,7 @@ mod tests {
         PullQueue::new(8192, Duration::from_secs(2))
     }
 
-    /// Pulls one message at a time of this clock.
+    /// Pulls one message when the clock shows `now`.
     fn pull(queue: &PullQueue<u64>, now: u64) {
         assert!(queue.queue.try_recv().is_ok());
         queue.pulled(now);
@@ -136,7 +138,7 @@ mod tests {
     fn as_many_wait_as_are_pulled_in_time() {
         let queue = queue();
         let mut refused = 0;
-        // 1,000 are pulled per second, and 1,200 come.
+        // 1,000 requests are pulled per second, and 1,200 arrive.
         for ms in 0..10_000 {
             for request in 0..if ms % 5 == 0 { 2 } else { 1 } {
                 refused += u64::from(queue.send_at(request, ms * MS).is_err());

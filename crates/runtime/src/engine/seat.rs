@@ -45,7 +45,7 @@ impl Seat {
         engine.seats.enter_vital(client).then(|| Self::new(engine, SeatKind::Vital, client))
     }
 
-    /// Takes a seat even beyond the limit, for a thread that has begun with its connection.
+    /// Takes a seat even beyond the limit, for a thread that already serves its connection.
     pub(crate) fn force(
         engine: &Arc<Engine>,
         key: ExecutionKey,
@@ -117,7 +117,7 @@ impl Seat {
         };
         self.kind = SeatKind::Route(route.key);
         self.client = client.map(Arc::clone);
-        // A request that came meanwhile may have the seat that was given up.
+        // A request that came meanwhile may get the seat that was given up.
         start_waiting(engine, engine.seats.next());
         true
     }

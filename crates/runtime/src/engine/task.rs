@@ -20,16 +20,16 @@ use crate::execution::probe::Clocks;
 pub(crate) enum Task {
     /// Lead an event loop.
     Lead(Box<EventLoop>),
-    /// Do what may block.
+    /// Do work that may block.
     Work(Work, Seat),
     /// Start waiting requests that may have seats now.
     StartWaiting(Arc<Engine>),
     /// Run the callbacks of handlers whose clients have gone.
     Cancel(Arc<Engine>),
-    /// Do a step of a connection, then the steps that wait in line for the same.
+    /// Do a step of a connection, then the steps of other connections in the same line.
     #[cfg(any(feature = "tls", feature = "spool"))]
     Lined(worker::Lined, Box<Connection>),
-    /// Close the long file of a content, then those that wait for the same.
+    /// Close the long file of a content, then the other files that wait to be closed.
     #[cfg(feature = "spool")]
     CloseFile(Arc<Engine>, Box<Stored>),
     /// Run a handler that has taken over a connection, or fills a pushed body.
@@ -60,7 +60,7 @@ impl Task {
 fn run_detached(run: Box<dyn FnOnce() + Send>, route: RouteId, seat: &Seat) {
     let Some(engine) = seat.engine() else { return run() };
     let _listed = engine.calls.begin_detached(Clocks::default().slot(), route, Instant::now());
-    // Nobody else counts it: the response of this handler was sent before.
+    // Nothing else counts a panic of this code: the response of its handler was sent before.
     let _ = worker::run_counted(engine, run);
 }
 

@@ -80,7 +80,7 @@ impl SeatRequest for Work {
     fn charge(&mut self) -> bool {
         match self {
             Self::Call(call) => call.charge(),
-            // What it has not sent is charged already.
+            // The bytes that it has not sent are charged already.
             Self::Resume(..) => true,
         }
     }

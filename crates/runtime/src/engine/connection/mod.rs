@@ -36,10 +36,10 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     /// The peer's address, as the socket or a PROXY header reports it.
     pub(crate) peer: Peer,
-    /// Counts it, and what it buffers, for its client if that is counted. For a proxy, that is the
-    /// client of its current request.
+    /// Counts the connection, and what it buffers, for its client if clients are counted. For a
+    /// connection of a proxy, that is the client of its current request.
     pub(crate) account: Arc<Account>,
-    /// Whether the service says for each request who its client is.
+    /// Whether the peer is a proxy, so that the service names the client of each request.
     pub(crate) is_proxy: bool,
     pub(crate) guest: Guest,
     /// Bytes that were read and not used, kept while no thread works on the connection.
@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Changes whom it counts for.
+    /// Changes the client that it counts for.
     pub(crate) fn count_for(&mut self, counts_for: CountsFor) {
         self.is_proxy = counts_for.is_proxy();
         self.account = self.loop_handle.engine.account(counts_for.client());
@@ -132,13 +132,13 @@ impl Connection {
         let engine = &self.loop_handle.engine;
         let service = self.guest.as_http().and_then(Http::site).map(|site| &*site.service);
         let named = service.and_then(|service| {
-            // A service that fails to name the client gets a request of nobody.
+            // If the service panics, the request counts for nobody.
             catch_unwind(AssertUnwindSafe(|| service.client(request))).unwrap_or_else(|_| {
                 engine.note_panic("`Service::client` panicked");
                 None
             })
         });
-        // What a proxy asks for itself counts for nobody.
+        // A request of the proxy itself counts for nobody.
         let is_own = |client: &IpAddr| match self.peer {
             Peer::Tcp(peer) => peer.ip().to_canonical() == client.to_canonical(),
             _ => false,

@@ -30,7 +30,7 @@ pub(crate) struct Slab<C> {
     vacant: Option<usize>,
     len: usize,
     parked: usize,
-    /// Taken connections with missed readiness.
+    /// The number of taken connections with missed readiness.
     missed: usize,
 }
 

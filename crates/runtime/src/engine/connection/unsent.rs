@@ -24,14 +24,14 @@ pub(crate) struct Unsent {
     /// Their share of the memory budget. It is given back when all parts are written. Shared bytes,
     /// such as a file in memory, are not counted, because they are in memory anyway.
     charge: Charge,
-    /// What the guest keeps in memory for the rest of the response. It is charged there.
+    /// What the guest keeps in memory for the rest of the response. The guest charges it.
     of_guest: usize,
 }
 
 /// The result of writing the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
-    /// The socket has taken them all.
+    /// The socket has taken all bytes.
     All,
     /// Some bytes are kept until the peer reads.
     Some,
@@ -51,7 +51,7 @@ const TURN_BYTES: usize = 256 * 1024;
 const SHORT_BYTES_PUSHED: usize = 4 * 1024;
 
 impl Unsent {
-    /// Returns when the peer must have taken more of them.
+    /// Returns when the peer must have taken more bytes.
     pub(crate) fn deadline(&self) -> Instant {
         self.pace.deadline()
     }
@@ -84,7 +84,7 @@ impl Unsent {
                 Err(error) => return Err(error),
             }
         }
-        // What the transport has taken and not yet sent.
+        // The transport may have taken bytes that it has not sent yet.
         let before = transport.unsent();
         if before > 0 {
             let is_left = transport.settle()?;
@@ -110,9 +110,9 @@ impl Connection {
         self.unsent.is_none() && buffers.output.is_empty() && self.transport.unsent() == 0
     }
 
-    /// Writes the output in one go, which is enough for nearly every response. Breaks if anything
-    /// remains to be done, with the number of bytes that were written of the output, for
-    /// [`flush_rest`](Self::flush_rest).
+    /// Writes the output in one go, which is enough for nearly every response. If anything remains
+    /// to be done, breaks with the number of bytes of the output that were written, which
+    /// [`flush_rest`](Self::flush_rest) needs.
     #[inline(always)]
     pub(crate) fn flush_at_once(&mut self, buffers: &mut Buffers) -> ControlFlow<usize> {
         if self.is_flushed(buffers) {
@@ -205,8 +205,8 @@ impl Connection {
         if written == offered && is_sent { Ok(Flushed::Paused) } else { self.flush_unsent(buffers) }
     }
 
-    /// Returns whether what is kept for the peer is not short, and there is no memory for it: the
-    /// budget is used up, or the client's share of it.
+    /// Returns whether more than a short output is kept for the peer, and there is no memory for
+    /// it: the budget is used up, or the client's share of it.
     fn is_too_much(&self) -> bool {
         let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes() + unsent.of_guest);
         let short = if self.guest.is_sent_to() { SHORT_BYTES_PUSHED } else { SHORT_BYTES };
@@ -249,7 +249,7 @@ impl Connection {
         buffers.moved.written += written as u64;
         let rest = bytes.get(written..).unwrap_or_default();
         if !rest.is_empty() {
-            // They precede the output that was produced after them.
+            // These bytes precede the output that was produced after them.
             buffers.output.splice(0..0, rest.iter().copied());
         }
         buffers.input.consume(length);

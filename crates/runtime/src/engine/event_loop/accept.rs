@@ -30,15 +30,15 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Accepts one connection for this loop, or chooses one to close for it. Connections beyond its
-    /// share go to other loops.
+    /// Accepts one connection for this loop, or chooses another one to close to make room.
+    /// Connections beyond the share of this loop go to other loops.
     pub(super) fn accept(&mut self, now: Instant) -> Option<Turn> {
         if self.accept_again_at.is_some_and(|at| now < at) {
             return None;
         }
         loop {
-            // Accepted before there is room: the poller does not say whether a connection is still
-            // waiting, and no connection is closed without need.
+            // A connection is accepted before there is room for it: the poller does not say whether
+            // one is still waiting, and no other connection must be closed without need.
             let accepted = match self.waiting.take() {
                 Some(accepted) => accepted,
                 None => match self.next_accepted(now) {
@@ -50,7 +50,8 @@ impl EventLoop {
                 self.waiting = Some(accepted);
                 return turn;
             }
-            // Counted before another loop has it: otherwise a burst would all find room.
+            // Counted before another loop has it: otherwise all connections of a burst would find
+            // room.
             self.handle.engine.counters.connections.increment();
             let Some(accepted) = self.pass_to_lighter(accepted) else { continue };
             self.handle.count_connection();
@@ -60,13 +61,13 @@ impl EventLoop {
 
     /// Returns whether the current connection is at least the second one in a row that was
     /// accepted, so that more are probably waiting. Each one is served before the next one is
-    /// accepted, and nobody else knows of them.
+    /// accepted, so those that wait are not in the ready queue.
     pub(super) fn is_crowd_arriving(&self) -> bool {
         self.accepts_in_row > 1 && self.listeners.iter().any(|accepting| accepting.is_ready)
     }
 
-    /// Accepts one connection, from any listener that has one. Breaks with the turn that comes
-    /// first, if any, if there is none.
+    /// Accepts one connection, from any listener that has one. If there is none, breaks with the
+    /// turn that must come first, if any.
     fn next_accepted(&mut self, now: Instant) -> ControlFlow<Option<Turn>, Accepted> {
         while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
             if self.accepts_in_row >= ACCEPTS_MAX {
@@ -102,8 +103,8 @@ impl EventLoop {
         Break(None)
     }
 
-    /// Stops accepting for a while. The poller does not report the backlog again, so it is tried
-    /// again after that time.
+    /// Stops accepting for a while. The poller does not report the backlog again, so the loop tries
+    /// to accept again after that time.
     #[cold]
     fn pause_accepting(&mut self, error: &io::Error, now: Instant) {
         self.accept_again_at = Some(now + ACCEPT_PAUSE);
@@ -115,16 +116,16 @@ impl EventLoop {
         }
     }
 
-    /// Takes the connections that were passed to this loop, which has ended, off the count.
+    /// Uncounts the connections that were passed to this loop, because it has ended.
     pub(super) fn forget_adopted(&self) {
         let connections = &self.handle.engine.counters.connections;
         let adopted = self.inbox.try_iter().filter(|message| matches!(message, Message::Adopt(_)));
         adopted.for_each(|_| connections.decrement());
     }
 
-    /// Continues if there may be one more connection. At the maximum of connections, or of
-    /// connections and what they hold, it breaks with the connection to close. If this loop has
-    /// none, it asks another loop to close one and stops accepting meanwhile.
+    /// Continues if there may be one more connection. At the maximum of connections or descriptors,
+    /// it breaks with the connection to close. If this loop has none, it asks another loop to close
+    /// one and stops accepting meanwhile.
     fn find_room(&mut self, now: Instant) -> ControlFlow<Option<Turn>> {
         let engine = &self.handle.engine;
         let connections_max = engine.connections_max;
@@ -172,8 +173,8 @@ impl EventLoop {
         listener.accept()
     }
 
-    /// Returns whether the client may have one more connection. Returns `true` if a PROXY header is
-    /// expected, because the client is not known yet.
+    /// Counts the connection for its client. Returns `false` if the client already has its maximum,
+    /// and `true` if a PROXY header is expected, because the client is not known yet.
     fn has_place(&self, accepted: &mut Accepted) -> bool {
         let engine = &self.handle.engine;
         if accepted.entry.expects_proxy_header {
@@ -194,7 +195,8 @@ impl EventLoop {
         // A loop that drains may end before the message arrives.
         let lighter = if engine.is_draining() { None } else { engine.lighter_loop(&self.handle) };
         let Some(lighter) = lighter else { return Some(accepted) };
-        // Counted here and not on arrival: otherwise a burst would all go to the same loop.
+        // Counted here and not on arrival: otherwise all connections of a burst would go to the
+        // same loop.
         lighter.count_connection();
         match lighter.try_send(Message::Adopt(accepted)) {
             Err(Message::Adopt(accepted)) => Some(accepted),

@@ -51,8 +51,8 @@ impl EventLoop {
         is_late
     }
 
-    /// Returns whether connections of the process before may still come. A loop that ended would
-    /// close them, where it can pass them on to the next process.
+    /// Returns whether connections of the previous process may still come. If the loop ended, they
+    /// would be closed instead of being passed on to the next process.
     fn may_receive(&self) -> bool {
         #[cfg(unix)]
         if self.handle.engine.is_handing_over() && self.handle.engine.is_receiving() {

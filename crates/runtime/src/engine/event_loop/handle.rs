@@ -37,23 +37,23 @@ pub(crate) enum Message {
     Closed(usize),
     /// Other threads have put bytes into a connection's mailbox.
     Notify(usize),
-    /// The request of a connection that was taken is told when its client has gone.
+    /// The handler of a connection that was taken wants to be told when its client has gone.
     WatchClient(usize, Arc<Latch>),
     /// A request has waited too long for a thread.
     Late(Box<Call>),
-    /// A response that has begun has waited for a thread for long.
+    /// A response that has begun has waited for a thread for a long time.
     StillWaiting(Box<Connection>, Route),
     /// A connection that another loop accepted beyond its share.
     Adopt(Accepted),
     /// A loop has accepted a connection at the maximum, and asks this loop to close another one.
     MakeRoom(Arc<LoopHandle>),
-    /// Descriptors are scarce, and an idle connection must be closed. A thread may wait for that:
-    /// it gets an answer, or the end of the channel if there is none to close.
+    /// Descriptors are scarce, and a connection must be closed. A thread may wait for that: it gets
+    /// an answer, or the end of the channel if there is no connection to close.
     Shed(Option<Sender<()>>),
     /// Another thread asks for further handles of the listeners.
     #[cfg(unix)]
     CloneListeners(Sender<std::os::fd::OwnedFd>),
-    /// A connection of the process before.
+    /// A connection of the previous process.
     #[cfg(unix)]
     Resume(Box<Resumed>),
     /// Another thread checks whether the loop responds.
@@ -132,8 +132,8 @@ impl LoopHandle {
         RouteId::from_bits(self.running.load(Ordering::Relaxed))
     }
 
-    /// Records that a thread has taken the loop from a running call, which began at `since`. It
-    /// must not have named another leader yet.
+    /// Records that a thread has taken the loop from a running call, which began at `since`. Must
+    /// be called before [`led_by`](Self::led_by) names the new leader.
     #[cold]
     pub(crate) fn note_lost(&self, turn: u64, since: Instant) {
         let caught = Caught { thread: self.leader(), route: self.running(), since };
@@ -141,7 +141,7 @@ impl LoopHandle {
     }
 
     /// Called by a late leader that has taken the loop from a running call, as the watchdog does.
-    /// If the thread of that call waits, its route is to blame. If nobody said so, late leaders
+    /// If the thread of that call waits, its route must leave the loops. Otherwise late leaders
     /// could take a loop from each other for ever, each from a call that waits, and the watchdog
     /// would hardly see one.
     #[cold]
@@ -151,7 +151,8 @@ impl LoopHandle {
             return;
         }
         let key = self.running().key;
-        // Nobody knows how long it has been running. This is what the watchdog needs to see it.
+        // How long the call has been running is not known. This is the time that the watchdog needs
+        // to see it.
         if self.engine.routes.caught(key, event_loop.route_mut(key), PERIOD_WARY) {
             self.engine.counters.routes_learned.increment();
         }
@@ -169,7 +170,7 @@ impl LoopHandle {
         let now = Instant::now();
         let since = now.checked_sub(held).unwrap_or(now);
         let caught = Caught { thread: self.leader(), route: self.running(), since };
-        // Otherwise another call may have begun, and what was read is of no use.
+        // If the turn has changed, another call may have begun, and what was read is of no use.
         if self.slot.turn() == turn {
             self.engine.calls.kept(self.turn_of(turn), caught);
         }
@@ -194,7 +195,7 @@ impl LoopHandle {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Continues a connection of the process before.
+    /// Continues a connection of the previous process.
     #[cfg(unix)]
     pub(crate) fn resume(&self, resumed: Resumed) {
         self.count_connection();
@@ -300,7 +301,7 @@ impl Watched for LoopHandle {
         self.engine.counters.hand_overs.increment();
         self.handed_over.fetch_add(1, Ordering::Relaxed);
         // Between the check and the taking, the handler may have returned and another one may have
-        // begun, which did not take long. The loop cannot be put back, because its leader may
+        // begun, which has not run for long. The loop cannot be put back, because its leader may
         // already have found the slot empty.
         let is_caught = taken_turn == turn;
         let now = Instant::now();

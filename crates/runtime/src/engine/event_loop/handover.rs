@@ -1,4 +1,4 @@
-//! Listeners and connections that change their process.
+//! Listeners and connections that move to another process.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -15,7 +15,7 @@ impl EventLoop {
     pub(super) fn clone_listeners(&self, sender: &Sender<OwnedFd>) {
         for accepting in &self.listeners {
             match accepting.listener.try_clone() {
-                // The one who asks may have given up.
+                // The thread that asked may have given up.
                 Ok(listener) => _ = sender.send(listener),
                 Err(error) => tracing::warn!(%error, "a listener cannot be handed over"),
             }
@@ -32,7 +32,7 @@ impl EventLoop {
         }
     }
 
-    /// Continues a connection of the process before.
+    /// Continues a connection of the previous process.
     #[cold]
     pub(super) fn resume(&mut self, resumed: Resumed, now: Instant) -> Turn {
         let Resumed { accepted, leftover, head_ends_in } = resumed;
@@ -40,7 +40,7 @@ impl EventLoop {
         let mut connection = self.adopt(accepted, now);
         connection.guest.resume(head_ends_in.is_some());
         if let Some(remaining) = head_ends_in {
-            // Never later than that of a new connection, whatever the process before says.
+            // Never later than that of a new connection, whatever the previous process says.
             connection.deadline = connection.deadline.min(now + remaining);
         }
         connection.leftover = Content::of(leftover);

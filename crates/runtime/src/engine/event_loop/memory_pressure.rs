@@ -1,5 +1,5 @@
-//! Expiring connections that hold memory, or disk space for their contents, and make too little
-//! progress, while there is little of it left.
+//! Expiring connections while memory, or disk space for contents, is short: those that hold some of
+//! it and make too little progress.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl EventLoop {
     /// next check, if memory or disk space is short.
     ///
     /// No loop sleeps through the beginning of a shortage of disk space: the thread that reserves
-    /// it returns its connection to a loop, which comes here and wakes the others.
+    /// the space returns its connection to a loop, which comes here and wakes the others.
     pub(super) fn expire_under_pressure(&mut self, now: Instant) -> Option<Duration> {
         if !self.handle.engine.memory.is_pressed() {
             return None;
@@ -32,7 +32,7 @@ impl EventLoop {
         self.pressure_check_at = Some(now + PRESSURE_CHECK_INTERVAL);
         if is_new {
             // The connections of sleeping loops hold as much, and nothing else tells these loops
-            // that it has become short.
+            // that there is a shortage.
             self.handle.engine.wake_loops();
         }
         let head_timeout = self.handle.engine.config.head_timeout;

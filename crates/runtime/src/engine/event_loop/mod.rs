@@ -48,7 +48,7 @@ use watched_clients::WatchedClients;
 const EVENTS_MAX: usize = if cfg!(test) { 16 } else { 1024 };
 
 /// Maximum number of successive full batches before deadlines are checked anyway. The default
-/// maximum of connections fills as many.
+/// maximum of connections fills this many.
 const FULL_BATCHES_MAX: u32 = 64;
 
 /// Maximum number of yielded connections served in a row before the next poll. Each of them has
@@ -181,7 +181,7 @@ impl EventLoop {
     #[inline(always)]
     pub(crate) fn next(&mut self, clock: &mut Clock) -> Turn {
         while let Some(Ready { token, readiness }) = self.ready.pop() {
-            // For a connection that is taken, the slab records it as missed.
+            // If the connection is taken, the slab records the event as missed.
             let has_end = readiness == Readiness::IoAndEnd;
             let event = if has_end { Missed::IoAndEnd } else { Missed::Io };
             if let Some(connection) = self.slab.take(token, event) {
@@ -266,7 +266,7 @@ impl EventLoop {
         &mut self.routes[key.index()]
     }
 
-    /// Returns the other demand for the loop at this moment.
+    /// Returns how much other connections need the loop at this moment.
     pub(crate) fn others(&self) -> Others {
         let are_ready = !self.ready.is_empty() || self.is_crowd_arriving();
         Others { are_ready, per_second: self.traffic.per_second() }
@@ -289,8 +289,8 @@ impl EventLoop {
         Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))
     }
 
-    /// Passes readiness that was missed while the connection was taken on to the connection: the
-    /// poller's events reached only the slab. Returns whether there was any.
+    /// Tells a connection which readiness it has missed: while it was taken, the poller's events
+    /// reached only the slab. Returns whether there was any.
     pub(crate) fn apply_missed(&mut self, connection: &mut Connection) -> bool {
         let missed = self.slab.take_missed(connection.token());
         connection.can_read |= missed != Missed::Nothing;
@@ -349,7 +349,7 @@ impl EventLoop {
             Message::Resume(resumed) => Some(self.resume(*resumed, now)),
             #[cfg(unix)]
             Message::Ping(sender) => {
-                // The one who asks may have given up.
+                // The thread that asked may have given up.
                 let _ = sender.send(());
                 None
             }
@@ -422,8 +422,8 @@ impl EventLoop {
         }
     }
 
-    /// Sends each request that has waited too long for a thread to its own loop, which refuses it.
-    /// Returns how long until the next one expires.
+    /// Sends work that has waited too long for a thread to its own loop, which decides what becomes
+    /// of it. Returns how long until the next one expires.
     fn return_late_calls(&self) -> Option<Duration> {
         let expired = self.handle.engine.seats.expired();
         if expired.has_changed {

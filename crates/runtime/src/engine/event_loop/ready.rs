@@ -46,8 +46,9 @@ impl ReadyQueue {
 }
 
 impl EventLoop {
-    /// Returns how many connections share the loop: those of the current batch, including the ones
-    /// that were served, for whom the last of a batch would seem to be alone, and the yielded ones.
+    /// Returns how many connections share the loop: the yielded ones, and those of the current
+    /// batch. Those of the batch that were served already count too, because otherwise the last one
+    /// would seem to be alone.
     pub(crate) fn crowd(&self) -> u32 {
         u32::try_from(self.ready.batch.len() + self.yielded.len()).unwrap_or(u32::MAX)
     }

@@ -1,5 +1,5 @@
 //! Choosing connections to close, to make room for new ones, or for descriptors that others need:
-//! those with which the least is lost, and the longest waiting of them first.
+//! first those with which the least is lost, and of these the ones that have waited for longest.
 //!
 //! This costs nothing per request. What a connection waits for and its deadlines tell since when
 //! it waits, so one scan of the slab finds the longest waiting. A scan selects many candidates, and
@@ -7,9 +7,9 @@
 //!
 //! The worker closes them, because the program's code may have to run for that. Meanwhile the new
 //! connection stays in `waiting`, and accepting is not paused: the loop's next turn either finds
-//! the freed place or chooses another connection. For another loop, the worker sends the answer
-//! when the place is free, or the question to its own loop again. If that is lost, the other loop
-//! tries again after its pause.
+//! the freed place or chooses another connection. If another loop has asked, the worker answers it
+//! when the place is free. If the connection stays open, the worker asks its own loop again
+//! instead. If a message is lost, the other loop tries again after its pause.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -34,25 +34,27 @@ const IDLE_MIN: Duration = Duration::from_millis(100);
 /// within a few round trips.
 const UNFINISHED_MIN: Duration = Duration::from_secs(1);
 
-/// Minimum time after the last output before a connection is closed whose peer has not closed it.
-/// The last bytes of a response normally arrive within a few round trips.
+/// Minimum time after the last output before a connection that its peer keeps open is closed. The
+/// last bytes of a response normally arrive within a few round trips.
 const LINGER_MIN: Duration = Duration::from_secs(1);
 
 /// A client loses silent streams if it has more than one in this many of all connections, and more
-/// than a few. Whoever has some addresses could otherwise fill the server with streams.
+/// than [`CLIENT_FEW`]. Otherwise a few addresses could fill the server with streams.
 const CLIENT_SHARE: usize = 64;
 
-/// As many connections as the tabs of a browser may have.
+/// The tabs of one browser may have this many connections.
 const CLIENT_FEW: usize = 8;
 
-/// A small server is shared by fewer clients: no share is more than one in this many.
+/// A small server is shared by fewer clients: a share is at most one in this many of its
+/// connections.
 const CLIENT_SHARE_OF_FEW: usize = 4;
 
 /// A scan selects one in `CANDIDATES_SHARE` connections, and at least `CANDIDATES_MIN`.
 const CANDIDATES_SHARE: usize = 32;
 const CANDIDATES_MIN: usize = 8;
 
-/// How long the candidates of a scan are used. Others with which less is lost may have come since.
+/// How long the candidates of a scan are used. After that, there may be others with which less is
+/// lost.
 const CANDIDATES_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Connections that may be closed, as selected by the last scan.
@@ -64,8 +66,8 @@ pub(super) struct Candidates {
     scan_again_at: Option<Instant>,
 }
 
-/// A connection and its state when it was selected. If it waits since another time, it was used
-/// meanwhile.
+/// A connection and its state when it was selected. If it no longer waits since the same time, it
+/// was used meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     rank: Rank,
@@ -95,23 +97,23 @@ enum Rank {
 #[derive(Debug)]
 pub(crate) struct Shed {
     pub(crate) connection: Box<Connection>,
-    /// Whether it is closed only if it is still slow when it was served once more: its peer may
+    /// Whether it is served once more, and closed only if it is still slow after that: its peer may
     /// have sent or taken something since.
     pub(crate) only_if_slow: bool,
-    /// The loop that asked for it, if it was not its own.
+    /// The loop that asked for it, if that is not the connection's own loop.
     pub(crate) asker: Option<Arc<LoopHandle>>,
     /// A thread that waits for its descriptor.
     pub(crate) waiting: Option<Sender<()>>,
 }
 
 impl EventLoop {
-    /// Takes a connection of this loop out of the slab that is to be closed for a new one.
+    /// Takes a connection that is to be closed for a new one out of this loop's slab.
     pub(super) fn make_room(&mut self, now: Instant) -> Option<Box<Shed>> {
         self.room_of(now, Rank::Stream)
     }
 
     /// Chooses a connection to close for a descriptor that another thread needs. If there is none,
-    /// another loop is asked, unless the thread waits: it then asks by itself.
+    /// this loop asks another one. A thread that waits asks the other loops itself.
     pub(super) fn find_descriptor(
         &mut self,
         waiting: Option<Sender<()>>,
@@ -127,7 +129,7 @@ impl EventLoop {
         Some(Turn::Shed(shed))
     }
 
-    /// As [`make_room`](Self::make_room), of the idle connections only. Closing one needs no code
+    /// As [`make_room`](Self::make_room), but only for idle connections. Closing one runs no code
     /// of the program.
     pub(crate) fn make_idle_room(&mut self, now: Instant) -> Option<Box<Shed>> {
         self.room_of(now, Rank::Idle)
@@ -235,7 +237,8 @@ impl Connection {
     fn has_unread_request(&self, rank: Rank) -> bool {
         match rank {
             Rank::Idle | Rank::Head => self.transport.has_unread(),
-            // What follows the request of a pushed response waits for its end.
+            // After a pushed response has begun, a further request waits for the end of the
+            // response.
             Rank::Stream => matches!(self.guest, Guest::Raw(_)) && self.transport.has_unread(),
             // What a lingering peer sends is discarded. A slow one is served once more.
             Rank::Lingering | Rank::Slow => false,
@@ -254,7 +257,7 @@ impl Connection {
     }
 }
 
-/// Returns how many connections a client may have that loses no silent streams.
+/// Returns how many connections a client may have before it loses silent streams.
 fn share_of(connections_max: usize) -> usize {
     let share = (connections_max / CLIENT_SHARE).max(CLIENT_FEW);
     share.min(connections_max / CLIENT_SHARE_OF_FEW).max(1)

@@ -46,14 +46,15 @@ impl Worker<'_> {
         let Err((call, full)) = self.admit(Box::new(call)) else { return Continue(connection) };
         let _ = self.refuse_full(*call, &full);
         if let Some(event_loop) = &mut self.lead {
-            // Other threads may have led the loop meanwhile: the service's answer may block.
+            // The service's response to the refused request may have blocked, so other threads may
+            // have led the loop meanwhile.
             event_loop.apply_missed(&mut connection);
         }
         self.refused_one(connection)
     }
 
-    /// Goes on after a refusal. A leader serves its other connections first, or a protocol that
-    /// asks again and again would keep it.
+    /// Goes on after a refusal. A leader serves its other connections first: otherwise a protocol
+    /// that asks again and again would occupy it.
     fn refused_one(&mut self, connection: Box<Connection>) -> Flow {
         if self.lead.is_some() {
             return Break(self.yielded(connection));

@@ -27,7 +27,7 @@ use crate::service::request::Request;
 use crate::service::response::{Response, ResponseBody};
 use crate::service::{Content, Plan, Service};
 
-/// What connects a handler that runs with its client.
+/// What connects a running handler with its client.
 pub(super) struct Told {
     cancel: Option<Arc<Latch>>,
     interim: Option<Arc<InterimWriter>>,
@@ -142,7 +142,7 @@ impl Worker<'_> {
 
     /// Calls the program for a request, on the pool or on this thread. The request is passed by
     /// reference and taken where it is used: it is so large that each move is measurable. For a
-    /// plain request the rest of the way is compiled on its own; all that `IS_RARE` share one copy.
+    /// plain request the rest of the path has its own copy; all `IS_RARE` calls share one copy.
     #[inline(always)]
     fn call<const IS_RARE: bool>(
         &mut self,
@@ -194,8 +194,8 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    /// Prepares what few handlers use beside their request. Most requests have none of it, which
-    /// is one test for all.
+    /// Prepares what few handlers use beside their request. For most requests, a single test finds
+    /// that none of it is used.
     #[cold]
     #[inline(never)]
     fn begin_rare(&mut self, connection: &mut Connection, request: &Request) -> Option<Box<Told>> {
@@ -211,8 +211,8 @@ impl Worker<'_> {
         is_needed.then(|| Box::new(told))
     }
 
-    /// Called when the handler has returned: it sends no interim response and is not told anything
-    /// any more.
+    /// Called when the handler has returned: it can no longer send interim responses, and is not
+    /// told any more when its client has gone.
     #[cold]
     #[inline(never)]
     fn end_rare(&mut self, token: usize, told: Told) {
@@ -221,7 +221,7 @@ impl Worker<'_> {
         }
         let Some(latch) = told.cancel else { return };
         latch.seal();
-        // Otherwise the loop does so when the connection is back.
+        // If this thread leads no loop, the connection's loop does so when the connection is back.
         if let Some(event_loop) = &mut self.lead {
             event_loop.unwatch_client(token);
         }
@@ -352,8 +352,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Prepares a call on a pool thread. After an error the client has gone: its pipeline must not
-    /// keep the thread for as many calls as it has requests.
+    /// Prepares a call on a pool thread. An error means that the client has gone: the other
+    /// requests of its pipeline must not occupy the thread.
     #[inline(never)]
     fn begin_on_pool(
         &mut self,
@@ -422,7 +422,7 @@ impl Worker<'_> {
         self.serve_on(flow)
     }
 
-    /// As [`respond`](Self::respond), for the rare ways.
+    /// As [`respond`](Self::respond), for the rare paths.
     pub(super) fn respond_rare(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         if !response.body().is_here() {
             return self.respond_later(reply_to, response);
@@ -430,7 +430,7 @@ impl Worker<'_> {
         self.respond_any_rare(reply_to, response)
     }
 
-    /// As `respond_any`, for the rare ways: one copy for all of them.
+    /// As `respond_any`, for the rare paths: one copy for all of them.
     #[inline(never)]
     pub(super) fn respond_any_rare(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         self.respond_any(reply_to, response)

@@ -21,13 +21,14 @@ use crate::service::request::Request;
 use crate::service::response::Response;
 
 /// How long a thread waits for loops that close connections for its descriptor. They do that within
-/// a millisecond, unless a handler has their thread. More would hold threads of the pool while
-/// descriptors are scarce.
+/// a millisecond, unless a handler has their thread. A longer wait would occupy threads of the pool
+/// while descriptors are scarce.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 impl Worker<'_> {
-    /// Counts a descriptor that is going to be held for a connection. If descriptors are scarce, an
-    /// idle connection is closed for it. Returns `None` if none is left.
+    /// Counts a descriptor that is going to be held for a connection. If descriptors are scarce,
+    /// another connection is closed for it. Returns `None` if none is left, or the client has its
+    /// share.
     #[cold]
     pub(super) fn hold_descriptor(&mut self, connection: &Connection) -> Option<HeldDescriptor> {
         let mut until = None;
@@ -41,7 +42,8 @@ impl Worker<'_> {
                     }
                     return Some(held);
                 }
-                // Each round closes a connection. What was freed may have been taken by another.
+                // Each round closes a connection. Another thread may have taken the descriptor that
+                // was freed.
                 Holding::Full if self.free_one() => {}
                 Holding::Full if self.lead.is_none() => {
                     let until = *until.get_or_insert_with(|| Instant::now() + WAIT_MAX);
@@ -66,8 +68,9 @@ impl Worker<'_> {
         shed.map(|shed| self.close_idle(*shed)).is_some()
     }
 
-    /// Waits until a loop has closed a connection, the loop `own` if it can. Returns `false` if
-    /// none has one to close, or the time is over. No loop waits for a thread that is here.
+    /// Waits until a loop has closed a connection, and asks the loop `own` first. Returns `false`
+    /// if no loop has one to close, or the time is over. No loop waits for this thread, so there is
+    /// no deadlock.
     fn wait_for_one(&self, own: &Arc<LoopHandle>, until: Instant) -> bool {
         let others = self.engine.loop_handles().filter(|other| !Arc::ptr_eq(other, own));
         for handle in iter::once(Arc::clone(own)).chain(others) {
@@ -82,8 +85,8 @@ impl Worker<'_> {
         false
     }
 
-    /// Gives a content that is read as it arrives its own handle of the connection, once there is a
-    /// thread for its handler. Returns `false` if no descriptor is left for it.
+    /// Opens a second handle of the connection for a content that is read as it arrives, once there
+    /// is a thread for its handler. Returns `false` if no descriptor is left for it.
     #[cold]
     pub(super) fn open_stream(
         &mut self,
@@ -100,9 +103,9 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Begins a response whose body comes from a reader. The reader may have a file, and keeps it
-    /// as long as the client takes to read. If no descriptor is left for it, the response is a
-    /// `503`.
+    /// Begins a response whose body comes from a reader. The reader may have an open file, and
+    /// keeps it until the client has read the response. If no descriptor is left for it, the
+    /// response is a `503`.
     #[cold]
     #[inline(never)]
     pub(super) fn respond_from_reader(

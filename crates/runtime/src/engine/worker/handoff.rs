@@ -106,7 +106,7 @@ impl Worker<'_> {
             return Continue(reply_to.connection);
         };
         if reply_to.stream.is_some() {
-            // The program may read at once.
+            // The program may read the content as soon as it has the request.
             match self.open_stream(&mut request, &mut reply_to.connection) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -141,7 +141,7 @@ impl Worker<'_> {
     /// Lets a pool thread continue with a connection whose next step may block.
     pub(super) fn resume_on_pool(&mut self, connection: Box<Connection>, route: Route) -> Flow {
         let mut connection = self.flush_and_unload(connection)?;
-        // It may wait for a thread for long, and its client may leave meanwhile.
+        // The connection may wait for a thread for a long time, and its client may leave meanwhile.
         let watched = connection.watch_end();
         let connection = self.check(connection, watched)?;
         match self.enter(Work::Resume(connection, route)) {
@@ -151,10 +151,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Called when what has begun has waited for a thread for long. It waits on, unless the client
-    /// of a response has closed its direction: the thread may never come, and a client that has
-    /// left would otherwise be noticed only at the next write. A raw protocol has to be told of
-    /// what its peer sent before it left.
+    /// Called when a connection whose response has begun has waited for a thread for a long time.
+    /// It continues to wait, unless the client of an HTTP response has closed its direction: there
+    /// may never be a thread, and a client that has left would otherwise be noticed only at the
+    /// next write. A raw protocol still has to be told what its peer sent before it left.
     #[cold]
     pub(super) fn wait_on(&mut self, connection: Box<Connection>, route: Route) -> Outcome {
         let connection = self.load(connection);
@@ -281,7 +281,7 @@ impl Worker<'_> {
         connection.transport.share();
         self.end_raw(&mut connection);
         self.end_lease(&mut connection);
-        // The connection is not counted as one any more.
+        // The connection no longer counts as one, so its descriptor is counted instead.
         let held = self.engine.descriptors.force();
         let Connection { transport, peer, loop_handle, token, .. } = *connection;
         let unread = self.buffers.input.take_rest();

@@ -27,8 +27,9 @@ impl Worker<'_> {
         self.stand_in_line(connection, Lined::Handshake)
     }
 
-    /// Returns whether a leader may compute a step: nobody waits for it, and those who come are
-    /// soon served. Under load somebody always waits, and the pool computes.
+    /// Returns whether a leader may compute a step: no other connection waits for the loop, and
+    /// steps are short enough for those that become ready meanwhile. Under load some connection
+    /// always waits, and the pool computes.
     fn may_compute_here(&self) -> bool {
         let is_needed = self.lead.as_ref().is_none_or(|event_loop| event_loop.others().are_ready);
         !is_needed && self.engine.handshakes.are_short()
@@ -36,8 +37,8 @@ impl Worker<'_> {
 
     fn compute_step(&mut self, connection: &mut Connection) {
         let Guest::Handshake(handshake) = &mut connection.guest else { return };
-        // Without the time in which the thread had no processor. Where that is not known, nothing
-        // is taken for short.
+        // Only processor time is measured. Where the system does not report it, no step counts as
+        // short.
         let began = on_processor();
         handshake.advance(self.buffers);
         if let (Some(began), Some(ended)) = (began, on_processor()) {
@@ -48,7 +49,8 @@ impl Worker<'_> {
     /// Continues in the session that the handshake has established.
     #[cold]
     pub(super) fn secure(&mut self, mut connection: Box<Connection>) -> Flow {
-        // Output of an earlier step. That of the last one goes with the first response.
+        // Sends the output of an earlier step. The output of the last step goes with the first
+        // response.
         if connection.is_writing() {
             connection = self.flush(connection)?;
         }

@@ -1,5 +1,5 @@
 //! Steps of connections that may take long: the pool does a few of each kind at a time. Clients
-//! take turns. Threads for them come on top of those for handlers, so neither keeps the other
+//! take turns. Threads for these steps are added to those for handlers, so neither keeps the other
 //! waiting.
 
 use std::ops::ControlFlow::Break;
@@ -14,7 +14,7 @@ use crate::engine::connection::Connection;
 use crate::engine::event_loop::Message;
 use crate::engine::task::Task;
 
-/// What is done.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lined {
     /// A step of a TLS handshake is computed.
@@ -44,8 +44,8 @@ impl Lined {
         }
     }
 
-    /// Returns whether a step that has waited need not be done, because its peer has gone. No peer
-    /// can complete a handshake without sending more.
+    /// Returns whether a step that has waited need not be done, because its peer has closed its
+    /// direction: no peer can complete a handshake without sending more.
     fn is_in_vain(self, connection: &Connection) -> bool {
         match self {
             #[cfg(feature = "tls")]
@@ -89,8 +89,9 @@ impl Worker<'_> {
     }
 }
 
-/// Does a step on a thread of the pool, then those that have waited for that. The thread goes on by
-/// itself: to wake another one for each step costs more than the system calls of a handshake.
+/// Does a step on a thread of the pool, then the steps that have waited in the same line. One
+/// thread does them all, because waking another one for each step costs more than the system calls
+/// of a handshake.
 pub(crate) fn do_in_line(what: Lined, connection: Box<Connection>) {
     let engine = Arc::clone(&connection.loop_handle().engine);
     let mut next = Some(connection);

@@ -18,8 +18,8 @@ use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::service::stopwatch::Stopwatch;
 
-/// From which time on a call without a CPU time gets an estimate of it. A shorter one counts as
-/// computing.
+/// Minimum duration of a call without a measured CPU time for which this time is estimated. A
+/// shorter call counts as computing.
 const ESTIMATED_MIN: Duration = Duration::from_micros(500);
 
 /// What is known of a call that may be measured, before it takes the request.
@@ -50,8 +50,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns when the loop was told of what it serves now. `None` for a thread that leads no
-    /// loop: it was not busy with others.
+    /// Returns when the poller reported what the loop serves now. `None` for a thread that leads no
+    /// loop, because it was not busy with other connections.
     fn woken(&self) -> Option<Instant> {
         self.lead.as_ref().map(|_| self.buffers.clock.now())
     }
@@ -71,8 +71,9 @@ impl Worker<'_> {
         self.how_to_measure_cold(connection, request, told)
     }
 
-    /// Ends the measurement of an earlier request, whose response waits to be written together with
-    /// this one.
+    /// As [`how_to_measure`](Self::how_to_measure), if the request is timed or its connection has a
+    /// measurement. Ends the measurement of an earlier request, whose response waits to be written
+    /// together with this one.
     #[cold]
     #[inline(never)]
     fn how_to_measure_cold(
@@ -110,7 +111,7 @@ impl Worker<'_> {
         let MeasuredCall { route, is_timed } = self.measured_call;
         let turn_began = self.buffers.clock.now();
         let mut measured = self.clocks.measured.take().unwrap_or_else(|| {
-            // It has lost its loop and was no sample. It began in the turn of the loop.
+            // The call has lost its loop and was not a sample. It began in the turn of the loop.
             let took = CallTimes { wall: turn_began.elapsed(), waited: None, ran: None };
             Measured { started: turn_began, took, stands_for: 1, was_caught: true }
         });
@@ -142,7 +143,7 @@ impl Worker<'_> {
         self.answered(connection, response, route, refusal);
     }
 
-    /// Passes the refusal to the service that a call which was not measured has ended in.
+    /// Passes a refusal to the service, if the call that ended in it was not measured.
     #[cold]
     pub(super) fn refused_late(
         &mut self,

@@ -77,7 +77,7 @@ pub(crate) enum Outcome {
     /// To its loop: it could continue, but other connections come first.
     Yielded(Box<Connection>),
     /// As [`Yielded`](Self::Yielded), and this thread runs a call for its guest. If the call
-    /// blocks, the connection is not held up. Boxed, because an outcome fits into two registers.
+    /// blocks, the connection is not held up. Boxed, so that an outcome fits into two registers.
     Asked(Box<(Box<Connection>, Call)>),
     /// It is closed.
     Closed(Box<Connection>),
@@ -111,8 +111,8 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
         error: None,
     };
     // Panics of handlers are caught where they are called. A panic that arrives here comes from
-    // their code that runs elsewhere, such as the drop of a reader. It costs the connection, not
-    // the loop.
+    // code of a handler that runs outside of its call, such as the drop of a reader. It costs the
+    // connection, not the loop.
     while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
         worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
         // The output belonged to that connection.
@@ -140,7 +140,8 @@ pub(crate) fn follow(
             worker.put(outcome);
             worker.count_moved();
         } else {
-            // As for a leader. The connection's loop frees its entry.
+            // As for a leader, the panic costs the connection. The connection's loop frees its
+            // entry.
             worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
             loop_handle.send(Message::Closed(token));
         }
@@ -266,7 +267,7 @@ impl Worker<'_> {
         self.count_moved();
     }
 
-    /// Ends a connection whose peer has used up its time, with the response that it is owed.
+    /// Ends a connection whose peer has used up its time, with the response that the peer is owed.
     fn expire(&mut self, mut connection: Box<Connection>) -> Outcome {
         let is_stuck = connection.unsent.take().is_some() | connection.transport.abandon();
         if is_stuck {
@@ -403,7 +404,7 @@ pub(crate) fn refuse(call: Call) {
     match answer_to {
         AnswerTo::Connection(reply_to) => {
             follow_reply(reply_to, None, |worker, mut reply_to| {
-                // As it was while it waited.
+                // Unused input belongs to the connection, as it did while the request waited.
                 worker.unload(&mut reply_to.connection);
                 refuse(worker, AnswerTo::Connection(reply_to))
             });

@@ -54,9 +54,9 @@ impl Worker<'_> {
         self.respond_any_rare(reply_to, response)
     }
 
-    /// Gives the code of the program that follows the handler a thread, if there is any. If there
-    /// is no thread, the response becomes a `503`, and the reason is returned. This must happen
-    /// before the response is passed to the service, which counts what the client gets.
+    /// Gives a thread to the program's code that runs after the handler, if there is such code. If
+    /// there is no thread, the response becomes a `503`, and the reason is returned. This must
+    /// happen before the response is passed to the service, which counts what the client gets.
     pub(super) fn give_thread(
         &mut self,
         connection: &Connection,
@@ -126,8 +126,9 @@ impl Worker<'_> {
         self.wait(connection)
     }
 
-    /// Waits for other threads. A peer that has closed its direction has gone: it would not be
-    /// noticed while nothing is sent, and clients that close only one direction are rare.
+    /// Waits for other threads. A peer that has closed its direction is taken to be gone: otherwise
+    /// that would not be noticed while nothing is sent, and clients that close only one direction
+    /// are rare.
     pub(super) fn await_push(&mut self, mut connection: Box<Connection>) -> Flow {
         if connection.has_end {
             connection.guest.end_of_input();
@@ -160,8 +161,8 @@ impl Worker<'_> {
 }
 
 /// Turns a response into a `503` without its body or upgrade. Headers that do not describe the body
-/// stay: a browser shows the response to a script only with those of CORS, and the request has its
-/// ID.
+/// stay: without those of CORS, a browser hides the response from a script, and one of them may be
+/// the ID of the request.
 pub(super) fn refuse_body(response: &mut Response) {
     response.set_status(503);
     *response.body_mut() = ResponseBody::Empty;

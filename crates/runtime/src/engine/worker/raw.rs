@@ -46,7 +46,7 @@ impl Worker<'_> {
         };
         if result.is_err() {
             raw.break_off(Closed::Panicked);
-            // It may be an incomplete message.
+            // The output may be an incomplete message.
             self.buffers.output.clear();
             return Continue(connection);
         }
@@ -70,7 +70,7 @@ impl Worker<'_> {
         let mut protocol = Some(protocol);
         let (_, call_outcome) =
             run_rare(lead, clocks, engine, &connection.loop_handle, route, &mut || {
-                // It is dropped here too.
+                // The protocol is also dropped here.
                 if let Some(mut protocol) = protocol.take() {
                     protocol.close(reason);
                 }

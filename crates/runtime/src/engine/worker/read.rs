@@ -52,8 +52,8 @@ impl Worker<'_> {
                 Ok(Filled::Some { may_have_more: read == room })
             }
             Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
-            // HTTP marks the end of each message itself, so it does not matter how a session ends.
-            // A raw protocol is told that its peer may not have sent everything.
+            // HTTP marks the end of each message itself, so it does not matter how a TLS session
+            // ends. A raw protocol is told that its peer may not have sent everything.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && is_http(connection) => {
                 Ok(Filled::End)
             }

@@ -80,7 +80,7 @@ impl Worker<'_> {
         failure: io::Error,
     ) -> Outcome {
         self.engine.counters.abandoned.increment();
-        // Gives a content that is still arriving back to the connection.
+        // A content that is still arriving is given back to the connection.
         drop(request);
         self.give_up(reply_to.connection, failure)
     }
@@ -94,7 +94,7 @@ impl Worker<'_> {
         let own = self.own_response(refused, &mut reply_to.connection, &request);
         let mut response = own.unwrap_or_else(|| refused.empty());
         self.refused(&mut reply_to.connection, &mut response, &request, refused);
-        // Gives a content that is still arriving back to the connection.
+        // A content that is still arriving is given back to the connection.
         drop(request);
         self.answer_overloaded(reply_to, &mut response)
     }
@@ -109,7 +109,8 @@ impl Worker<'_> {
         let because = || CLIENT_THREADS.to_owned();
         self.engine.refusals.note_because(Refusal::ClientThreads, connection.peer, because);
         let Streaming { request, route, content } = streaming;
-        // Only the client knows when its other contents will be complete.
+        // Only the client knows when its other contents will be complete, so the time is a
+        // constant.
         let refused = Refused::new(Refusal::ClientThreads, RETRY_AFTER, &CLIENT_THREADS);
         let own = self.own_response(&refused, &mut connection, &request);
         let mut response = own.unwrap_or_else(|| refused.empty());
@@ -124,7 +125,7 @@ impl Worker<'_> {
         self.answer_overloaded(reply_to, &mut response)
     }
 
-    /// Refuses a request that has its thread, and whose content would need a descriptor more than
+    /// Refuses a request that has its thread, but whose content would need one more descriptor than
     /// there are.
     #[cold]
     pub(super) fn refuse_open(&mut self, request: Request, mut reply_to: ReplyTo) -> Flow {
@@ -176,7 +177,7 @@ impl Worker<'_> {
         refused: &Refused<'_>,
     ) {
         if let Some(http) = connection.guest.as_http_mut().filter(|http| http.measures()) {
-            // One that has waited for nothing is not measured yet.
+            // A request that has not waited is not measured yet.
             http.measure(Phase::Turn, Instant::now());
         }
         self.answered(connection, response, request.route(), Some(refused.reason()));
@@ -252,8 +253,8 @@ impl Worker<'_> {
 
     pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let mut connection = self.load(reply_to.connection);
-        // A handler was going to read it, so its socket may be blocking. Here that would block a
-        // loop.
+        // A handler was going to read from the connection, so its socket may be blocking. Here that
+        // would block a loop.
         let released = connection.release_hold();
         let connection = self.check(connection, released)?;
         self.respond_rare(ReplyTo { connection, ..reply_to }, response)
@@ -276,7 +277,7 @@ impl Engine {
         match refusal {
             #[cfg(feature = "spool")]
             Refusal::Spool => self.spool.space.retry_after(length, connection.account.client()),
-            // While memory is short, silent and slow peers lose theirs within a second.
+            // While memory is short, silent and slow peers lose their memory within a second.
             _ => {
                 let _ = (length, connection);
                 RETRY_AFTER
@@ -285,13 +286,13 @@ impl Engine {
     }
 }
 
-/// Displays how many threads and permits that a request of a route would need are taken, and which
-/// routes occupy the threads. Who holds permits is not known: a handler may have given them away.
+/// Displays how many of the threads and permits that a route may use are taken, and which routes
+/// occupy the threads. Who holds permits is not known: a handler may have given them away.
 struct Held<'a> {
     engine: &'a Engine,
     route: Route,
     full: &'a Full,
-    /// What uses the memory, if that is what it lacks.
+    /// What uses the memory, if the request lacks memory.
     memory: Option<String>,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn run(
     (result, call_outcome)
 }
 
-/// As [`run`], for the rare ways: one copy for all of them.
+/// As [`run`], for the rare paths: one copy for all of them.
 #[inline(never)]
 pub(super) fn run_rare(
     lead: &mut Option<Box<EventLoop>>,
@@ -84,7 +84,7 @@ pub(crate) fn run_counted(engine: &Engine, code: impl FnOnce()) -> thread::Resul
 }
 
 /// Counts the panics that were noted outside of a call, such as in an answer to a refused request.
-/// Called when a thread ends its work, so that none waits for the next call.
+/// Called when a thread ends its work, so that no panic stays uncounted until the next call.
 #[inline(always)]
 pub(super) fn count_noted(engine: &Engine) {
     let caught = take_caught();
@@ -155,7 +155,7 @@ fn lead_again(lead: &mut Option<Box<EventLoop>>, event_loop: Box<EventLoop>) {
     }
 }
 
-/// Begins to measure a call on a loop, and records the other demand for the loop.
+/// Begins to measure a call on a loop, and records how much other connections need the loop.
 #[cold]
 #[inline(never)]
 fn begin_look(
@@ -220,7 +220,8 @@ fn note_caught(
     if let Some((_, took, sample)) = look {
         engine.note_ran(route.key, took);
         if let (Measure::Never, Some(sample)) = (measure, sample) {
-            // Those that are measured are counted as such, samples or not.
+            // Calls that are measured for their exchange are counted in `Worker::called`, samples
+            // or not.
             engine.routes.count_on_loop(route.key, sample.stands_for, took);
         }
     }

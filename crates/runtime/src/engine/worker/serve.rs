@@ -25,13 +25,14 @@ const ROUNDS_MAX: u32 = 4;
 const PIPELINE_TURN: Duration = Duration::from_millis(1);
 
 /// How long the turns of all pipelines of a crowd take together, so that a new request does not
-/// wait longer because there are more of them.
+/// wait longer if there are more pipelines.
 const CROWD_TURNS: Duration = Duration::from_millis(4);
 
-/// A turn is not shorter in any crowd: sixteen short requests are still answered by one write.
+/// No turn is shorter, however large the crowd is: sixteen short requests are still answered by one
+/// write.
 const PIPELINE_TURN_MIN: Duration = Duration::from_micros(50);
 
-/// The clock is read once for so many requests of a pipeline.
+/// The clock is read once for this many requests of a pipeline.
 const REQUESTS_PER_CHECK: u64 = 8;
 
 /// As [`REQUESTS_PER_CHECK`], where turns are shorter because of a crowd.
@@ -45,7 +46,7 @@ const DRAIN_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// normally arrive within a few round trips.
 const DRAIN_LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns how long the turn of a pipeline is while so many connections want to be served.
+/// Returns how long the turn of a pipeline is while this many connections want to be served.
 fn pipeline_turn(crowd: u32) -> Duration {
     (CROWD_TURNS / crowd.max(1)).clamp(PIPELINE_TURN_MIN, PIPELINE_TURN)
 }
@@ -70,7 +71,7 @@ impl Worker<'_> {
     #[inline(always)]
     fn steps(&mut self, mut connection: Box<Connection>) -> ControlFlow<Outcome, Infallible> {
         if connection.is_writing() {
-            // Its measurement may have begun on another thread.
+            // The measurement of the response may have begun on another thread.
             self.has_measured = true;
             connection = self.flush(connection)?;
         }
@@ -96,8 +97,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns whether a leader has answered the requests of one pipeline for long enough. Each of
-    /// them may be too short for the watchdog, and one read has thousands.
+    /// Returns whether a leader has answered the requests of one pipeline for long enough. Each
+    /// request may be too short for the watchdog, and one read may contain thousands.
     #[inline(never)]
     fn has_had_its_turn(&mut self, turn_ends: &mut Option<Instant>) -> bool {
         let Some(event_loop) = &self.lead else { return false };
@@ -217,7 +218,7 @@ impl Worker<'_> {
     #[inline(always)]
     pub(super) fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
         if self.lead.is_none() {
-            // It may continue with this connection for long.
+            // This thread may continue with its connection for a long time, so it counts now.
             self.count_moved();
         } else if *rounds == ROUNDS_MAX {
             return Break(self.yielded(connection));
@@ -421,8 +422,8 @@ impl Worker<'_> {
         }
     }
 
-    /// As [`wait`](Self::wait), not inlined. In Rust a function says whether it is inlined, and not
-    /// its caller. The way of a plain request inlines it; the others need not have a copy each.
+    /// As [`wait`](Self::wait), not inlined. In Rust the function says whether it is inlined, not
+    /// its caller. The path of a plain request inlines `wait`; all other paths share this copy.
     #[inline(never)]
     pub(super) fn wait_cold(&mut self, connection: Box<Connection>) -> Flow {
         self.wait(connection)

@@ -8,8 +8,8 @@ use crate::engine::event_loop::{Message, Shed};
 use crate::protocol::Guest;
 
 impl Worker<'_> {
-    /// Closes a connection that its loop has chosen, unless its peer is not slow after all. Then
-    /// the loop chooses another one.
+    /// Closes a connection that its loop has chosen. If it was chosen as slow and its peer is no
+    /// longer slow, it stays open, and the loop chooses another one.
     #[cold]
     pub(super) fn shed(&mut self, shed: Shed) {
         let Shed { mut connection, only_if_slow, asker, waiting } = shed;
@@ -42,7 +42,7 @@ impl Worker<'_> {
             asker.send(Message::RoomMade);
         }
         if let Some(waiting) = waiting {
-            // Its thread may have given up.
+            // The thread may have given up.
             let _ = waiting.try_send(());
         }
     }
@@ -52,7 +52,7 @@ impl Worker<'_> {
     pub(super) fn close_idle(&mut self, shed: Shed) {
         self.note_shed();
         let outcome = self.end(shed.connection);
-        // Not `put`: the output is that of the connection that is served.
+        // Not `put`, which clears the output: it belongs to the connection that is served.
         self.put_cold(outcome);
     }
 

@@ -15,15 +15,15 @@ impl Engine {
     pub(crate) fn close_files_elsewhere(self: &Arc<Self>) {
         let engine = Arc::downgrade(self);
         self.spool.space.close_by(move |stored| {
-            // Without an engine it is closed here.
+            // Without an engine, the file is closed here.
             if let Some(engine) = engine.upgrade() {
                 engine.close_elsewhere(stored);
             }
         });
     }
 
-    /// Lets a thread of the pool close the long file of a content. The thread that drops it may be
-    /// a loop.
+    /// Lets a thread of the pool close the long file of a content, because the thread that drops it
+    /// may lead a loop.
     fn close_elsewhere(self: &Arc<Self>, stored: Box<Stored>) {
         let Entered::Run(stored) = self.spool.closing.enter(None, stored) else { return };
         if let Err(refused) = self.pool.submit_urgent(Task::CloseFile(Arc::clone(self), stored)) {
@@ -32,7 +32,7 @@ impl Engine {
         }
     }
 
-    /// Closes a file, and those that have waited for that.
+    /// Closes a file, then the files that have waited for a thread.
     pub(crate) fn close_files(&self, stored: Box<Stored>) {
         let mut next = Some(stored);
         while let Some(stored) = next {

@@ -15,7 +15,7 @@ use crate::protocol::http::{FileSent, Streaming};
 use crate::service::body::{Body, ContentStream, STREAM_TICK};
 use crate::service::{Site, warn_of_failed_body};
 
-/// How much of a file is read when its socket takes no more: bytes that wait for the client like
+/// How many bytes of a file are read when its socket takes no more. They wait for the client like
 /// those of any other response.
 const WAITING_BYTES: usize = 16 * 1024;
 
@@ -26,8 +26,8 @@ impl Worker<'_> {
         let flushed = self.flush_output(&mut connection);
         let is_left = matches!(flushed, Ok(Flushed::Some | Flushed::Paused));
         if let (true, Some(http)) = (is_left, connection.guest.as_http_mut()) {
-            // The handler would wait for the content, and its peer may wait for these responses. An
-            // interim response would also be sent before they are complete.
+            // The handler would wait for the content, and the peer may wait for earlier responses.
+            // An interim response would also be sent before these are complete.
             http.stream_later(streaming, self.buffers.clock.now(), &self.engine.config);
             return self.flushed(connection, flushed);
         }
@@ -66,7 +66,7 @@ impl Worker<'_> {
             let held = connection.hold(STREAM_TICK);
             connection = self.check(connection, held)?;
         }
-        // What was written before goes first, and a blocking socket would be waited for.
+        // Earlier output goes first, and with a blocking socket `send_file` would wait.
         let sends_file = connection.is_flushed(self.buffers) && !connection.is_held();
         let Connection { guest: Guest::Http(http), loop_handle, transport, .. } = &mut *connection
         else {
@@ -99,7 +99,7 @@ impl Worker<'_> {
         }
         transport.set_resets(http.is_cut_short());
         self.record_call(&mut connection, call_outcome);
-        // Its measurement may have begun on another thread.
+        // The measurement of the response may have begun on another thread.
         self.has_measured = true;
         self.flush(connection)
     }
