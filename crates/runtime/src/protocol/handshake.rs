@@ -1,5 +1,5 @@
-//! The TLS handshake, on addresses that demand one. The bytes behind it are those of the next
-//! guest, sealed in the session.
+//! The TLS handshake, on addresses that demand one. The bytes after it belong to the next guest,
+//! encrypted in the session.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,7 +35,7 @@ pub(crate) struct Handshake {
 enum Stage {
     Shaking,
     Complete,
-    /// The peer is told why, and its input is discarded so that it can read that.
+    /// The peer is told the reason. Its input is discarded, so that it can read the reason.
     Failed,
     Lingering(Instant),
 }
@@ -74,7 +74,7 @@ impl Handshake {
                 }
             }
         }
-        // A handshake fits the buffer many times.
+        // The buffer is many times as long as a handshake, so a full one is an error.
         if self.is_over || buffers.input.is_full() { Step::Close } else { Step::Read }
     }
 
@@ -105,8 +105,8 @@ impl Handshake {
         self.stage = Stage::Failed;
     }
 
-    /// Returns the session, after [`Step::Secure`]. It takes the rest of the input, and the output:
-    /// tickets, which the client does not wait for.
+    /// Returns the session, after [`Step::Secure`]. The session takes over the rest of the input,
+    /// and the output: tickets, for which the client does not wait.
     pub(crate) fn finish(&mut self, buffers: &mut Buffers) -> Option<Session> {
         self.tls.finish(buffers.input.take_rest(), &mut buffers.output)
     }

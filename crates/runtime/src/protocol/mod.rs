@@ -146,8 +146,8 @@ pub(crate) enum Waiting {
     Head,
     /// The peer's end of the connection. Everything is sent, and may still be on its way.
     Lingering,
-    /// The rest of a content or a message. No accepted request is lost. The peer keeps the pace for
-    /// scarce resources if it sends more by `until`.
+    /// The rest of a content or a message. No accepted request is lost. If the peer sends more by
+    /// `until`, it is fast enough for a time of scarce resources.
     Content { until: Instant },
     /// The peer or other threads, at any time. Nothing was exchanged after `since`.
     Stream { since: Instant },
@@ -158,8 +158,8 @@ pub(crate) enum Waiting {
 /// What replaces a guest on its connection.
 pub(crate) enum Successor {
     Guest(Guest),
-    /// A pool thread, which becomes the only user of the connection. It counts against the key,
-    /// and has the name of the route.
+    /// A pool thread, which becomes the only user of the connection. Its seat counts for the key,
+    /// and reports name it after the route.
     Thread(OnThread, ExecutionKey, RouteId),
     /// As [`Thread`](Self::Thread), and the thread is reserved.
     Reserved(ReservedThread),
@@ -176,8 +176,8 @@ impl Guest {
         if let Self::Http(http) = self { Some(http) } else { None }
     }
 
-    /// Continues a connection of another process, which is idle unless the deadline of its head
-    /// runs already.
+    /// Continues a connection of another process. If `has_begun`, the deadline of its head runs
+    /// already. Otherwise the connection is idle.
     #[cfg(unix)]
     pub(crate) fn resume(&mut self, has_begun: bool) {
         if let Self::Http(http) = self {
@@ -299,7 +299,8 @@ impl Guest {
     }
 
     /// Called when the peer does not take what it is sent. What the reader of a response keeps in
-    /// memory is charged to the budget until the response is sent. Returns how many bytes that are.
+    /// memory is charged to the budget until the response is sent. Returns the number of these
+    /// bytes.
     #[cold]
     pub(crate) fn charge_reader(&mut self, account: &Arc<Account>) -> usize {
         self.as_http_mut().map_or(0, |http| http.charge_reader(account))
@@ -428,7 +429,7 @@ impl Guest {
         }
     }
 
-    /// Takes the cause of a refusal that has one beside its reason, for the log.
+    /// Takes the cause of a refusal for the log, if more than the reason is known.
     pub(crate) fn take_error(&mut self) -> Option<String> {
         match self {
             #[cfg(feature = "tls")]

@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    /// Asserts that the bytes are refused, and that a prefix that is refused is refused with every
-    /// extension.
+    /// Asserts that the bytes are refused, and that each prefix needs more bytes or is refused with
+    /// the same error.
     #[track_caller]
     fn is_refused(bytes: &[u8], error: ProxyError) {
         assert_eq!(parse_proxy_header(bytes), Err(error));

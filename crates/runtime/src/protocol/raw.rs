@@ -27,7 +27,7 @@ use crate::transport::Peer;
 /// The state of a raw protocol on one connection.
 pub(crate) struct Raw {
     actor: Actor,
-    /// For the execution policy.
+    /// The route that the calls count as for the execution policy.
     route: Route,
     stage: Stage,
     /// The number of unread bytes that the protocol has seen and not used.
@@ -38,9 +38,9 @@ pub(crate) struct Raw {
     timeout: Option<Instant>,
     /// When it began to wait, after it was served last.
     waits_since: Option<Instant>,
-    /// The deadline of the connection has passed, and this event is due.
+    /// The event that is due because the deadline of the connection has passed.
     expired: Option<Event>,
-    /// Whether the deadline is that of a connection while memory is short.
+    /// Whether the connection expires because memory is short.
     is_pressed: bool,
     /// Why the peer was refused something, until it is counted.
     refused: Option<Refusal>,
@@ -56,7 +56,7 @@ pub(crate) struct Raw {
     input: Side,
     /// The bytes that other threads want to send.
     mailbox: Option<Arc<Mailbox>>,
-    /// The requests that the protocol has an HTTP service answer.
+    /// The requests of the protocol that an HTTP service answers.
     calls: Option<Box<Calls>>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) enum Event {
 impl Raw {
     /// A connection of a raw service. All calls count as one route for the execution policy.
     pub(crate) fn new(service: Arc<dyn TcpService>) -> Self {
-        // HTTP services number their routes from zero.
+        // HTTP services number their routes from zero, so the last number is free.
         let key = ExecutionKey::numbered(u32::MAX);
         Self::of(Actor::Expected(service), Route::learned(key))
     }
@@ -133,7 +133,7 @@ impl Raw {
     /// separately from the route's requests.
     pub(crate) fn upgraded(protocol: Box<dyn Protocol>, route: Route) -> Self {
         let key = route.key.of_upgrade();
-        // The number is for its name.
+        // The number is kept for the name of the route.
         let route = Route { number: route.number, ..Route::learned(key) };
         Self::of(Actor::Present(protocol), route)
     }
@@ -210,7 +210,7 @@ impl Raw {
         }
     }
 
-    /// Reads nothing, and tells of a shutdown as otherwise.
+    /// Returns the next step while reading is paused. The protocol is still told of a shutdown.
     #[cold]
     fn step_paused(&self) -> Step {
         let must_tell = self.shutdown == Shutdown::Due && !self.awaits_answers();
@@ -273,7 +273,7 @@ impl Raw {
             Event::Shutdown => protocol.shutdown(&mut io),
         }
         if matches!(asked.end, Some(End::Succeed(_))) {
-            // Input that it got with the end belongs to the successor.
+            // The input that the protocol got with the end belongs to the successor.
             used = if event == Event::End { 0 } else { used };
             self.replace_protocol(asked);
         }
@@ -347,7 +347,7 @@ impl Raw {
         self.notify_drained |= asked.notify_drained;
         self.reading = asked.reading.unwrap_or(self.reading);
         if self.reading == Reading::Paused {
-            // Resuming shows it all input again, and its peer may be silent until then.
+            // Resuming shows the protocol all input again, and the peer may be silent until then.
             self.seen = 0;
             self.pace = None;
         }
@@ -361,13 +361,14 @@ impl Raw {
             sent_back = 0;
         }
         let unread = buffers.input.len() - used;
-        // Only these events show the protocol its input. What has arrived since is not left unused.
+        // Only these events show the protocol its input. Bytes that have arrived since then do not
+        // count as left unused.
         let is_shown = matches!(event, Event::Data | Event::End);
         let left = if is_shown { unread } else { self.seen };
         if used > 0 {
             self.pace = None;
         }
-        // Otherwise what is left is an incomplete message.
+        // Unless reading is paused or resumed, the bytes that are left are an incomplete message.
         let is_left_on_purpose = asked.reading.is_some() || self.reading == Reading::Paused;
         match end {
             Some(End::Succeeded) => {
@@ -384,7 +385,8 @@ impl Raw {
         Borrowed(sent_back)
     }
 
-    /// The protocol has left bytes unused: more must arrive in time, and within its limit.
+    /// Called when the protocol has left bytes unused: more must arrive in time, and within the
+    /// protocol's limit.
     fn wait_for_more(&mut self, unread: usize, now: Instant, config: &ServerConfig) {
         let unread_max = match &self.actor {
             Actor::Present(protocol) => protocol.unread_bytes_max(),

@@ -68,14 +68,15 @@ impl Measuring {
         self.since = self.since.max(now);
     }
 
-    /// The rest of the request is there: its loop was told so at `woken`, or leaves it for later.
+    /// Ends the wait for the peer at `woken`, when the loop was told of the rest of the request, or
+    /// left the request for later.
     pub(crate) fn is_complete(&mut self, woken: Instant) {
         if matches!(self.phase, Phase::Head | Phase::Content) {
             self.enter(Phase::Turn, woken);
         }
     }
 
-    /// The handler was called and has returned.
+    /// Called when the handler has returned.
     pub(crate) fn called(&mut self, measured: &Measured) {
         self.enter(Phase::Handler, measured.started);
         let took = measured.took;
@@ -100,7 +101,7 @@ impl Measuring {
         &mut self.exchange
     }
 
-    /// Returns the exchange when its response was written, or will not be written any more.
+    /// Called when the response was written, or will not be written any more. Returns the exchange.
     pub(crate) fn end(&mut self, now: Instant, is_broken: bool) -> &Exchange {
         self.enter(Phase::Write, now);
         self.exchange.is_broken = is_broken;
@@ -157,8 +158,8 @@ impl Http {
         }
         match &mut self.measuring {
             Some(measuring) if measuring.phase == phase => {}
-            // The content follows its head. After a turn for others more is missing than was
-            // there.
+            // The content follows its head. After a turn of other connections the request may still
+            // be incomplete.
             Some(measuring) if matches!(measuring.phase, Phase::Head | Phase::Turn) => {
                 measuring.enter(phase, now);
             }
@@ -200,11 +201,11 @@ pub(crate) struct Answered {
 }
 
 impl Measuring {
-    /// The response is known, and is going to be written.
+    /// Called when the response is known, and is going to be written.
     pub(crate) fn answered(&mut self, answered: Answered, now: impl FnOnce() -> Instant) {
         let Answered { route, peer, status, refusal } = answered;
         if self.phase != Phase::Write {
-            // It is refused without a call.
+            // The request is refused without a call.
             self.enter(Phase::Write, now());
         }
         let exchange = &mut self.exchange;
@@ -251,8 +252,8 @@ mod tests {
         assert_eq!(exchange.timing.total(), at(127) - at(0));
     }
 
-    /// The rest of a head may be there when a connection that has read enough yields to others. The
-    /// client is not to blame for that time, but for the time after it.
+    /// The rest of a head may be there when a connection that has read enough yields to others.
+    /// That time is no wait for the client, but the time after it is.
     #[test]
     fn a_request_that_yields_does_not_wait_for_its_client() {
         struct Measured;

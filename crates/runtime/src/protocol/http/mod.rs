@@ -130,14 +130,14 @@ impl Http {
         }
     }
 
-    /// Continues a connection of another process, which is idle unless the deadline of its head
-    /// runs already.
+    /// Continues a connection of another process. If `has_begun`, the deadline of its head runs
+    /// already. Otherwise the connection is idle.
     #[cfg(unix)]
     pub(crate) fn resume(&mut self, has_begun: bool) {
         self.head = if has_begun { HeadDeadline::Begun } else { HeadDeadline::Idle };
     }
 
-    /// As [`site`](Self::site), to be kept.
+    /// As [`site`](Self::site), shared so that it can be kept.
     pub(crate) fn shared_site(&self) -> Option<Arc<Site>> {
         self.site.as_ref().map(Arc::clone)
     }
@@ -228,9 +228,9 @@ impl Http {
         }
     }
 
-    /// Ends the connection if it is idle between two requests, or the response if it has no end of
-    /// its own. Returns whether something ends. The first request of a connection may be on its
-    /// way.
+    /// Ends the connection if it is idle between two requests, or the response if it is pushed
+    /// without an end of its own. Returns whether something ends. A new connection does not end,
+    /// because its first request may be on its way.
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
         if self.stop_pushing() {
             return true;
@@ -256,7 +256,7 @@ impl Http {
             }
             (Stage::Lingering { .. }, _) => Waiting::Lingering,
             (Stage::Pushing(pushing), _) => Waiting::Stream { since: pushing.sent_at() },
-            // With input it has only yielded to other connections.
+            // A connection with input has only yielded to other connections.
             _ => Waiting::Other,
         }
     }
@@ -328,7 +328,7 @@ impl Http {
                 None
             }
         };
-        // It is owed an answer.
+        // A request that has begun is owed an answer.
         if let Some(arrived) = begun.filter(|_| !is_stuck) {
             self.refusal = Some(Refusal::Late);
             self.arrived = Some(Box::new(arrived));
@@ -397,7 +397,7 @@ impl Http {
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
         match own.and_then(|response| response.as_plain(usize::MAX)) {
             Some((status, headers, bytes)) => {
-                // Called before the head is written, so that the head announces it.
+                // Called before the head is written, so that the head announces the close.
                 self.messages.close(CloseReason::Error);
                 let length = ContentLength::Known(bytes.len() as u64);
                 if self.messages.write_head(status, headers, length, date, out)

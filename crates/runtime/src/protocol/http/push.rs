@@ -55,7 +55,7 @@ impl Pushing {
 
     /// Returns when the connection must be served even if nothing happens. A body without
     /// keep-alive bytes has no deadline. It uses that of an idle connection and renews it, because
-    /// a deadline that is far away would stay in the loop's heap for as long.
+    /// an entry for a deadline far away would stay in the loop's heap until then.
     pub(super) fn deadline(&self, now: Instant, config: &ServerConfig) -> Instant {
         match &self.body.options.keep_alive {
             Some(keep_alive) => self.sent_at + keep_alive.interval.min(config.keep_alive_timeout),
@@ -63,14 +63,14 @@ impl Pushing {
         }
     }
 
-    /// Appends what precedes this many bytes of the body.
+    /// Appends the framing that precedes this many bytes of the body.
     fn begin(framing: SendFraming, bytes: usize, output: &mut Vec<u8>) {
         if let SendFraming::Chunked = framing {
             encode_chunk_head(bytes, output);
         }
     }
 
-    /// Appends what follows them.
+    /// Appends the framing that follows these bytes.
     fn end(framing: SendFraming, output: &mut Vec<u8>) {
         if let SendFraming::Chunked = framing {
             output.extend_from_slice(CHUNK_END);
@@ -93,7 +93,7 @@ impl Http {
         matches!(self.stage, Stage::Pushing(_))
     }
 
-    /// Returns whether the response to the current request has no content.
+    /// Returns whether the current request is a `HEAD` request, whose response has no content.
     pub(crate) fn is_head_request(&self) -> bool {
         self.messages.is_head_request()
     }

@@ -33,8 +33,8 @@ pub(super) struct Receiving {
     pub(super) content: Content,
     /// The content's share of the memory budget.
     pub(super) charge: Charge,
-    /// The head's share, from when the request waits. It is not refused: a content that comes right
-    /// behind its head is accepted even if all memory is used.
+    /// The head's share, charged when the request waits. That never fails: a content that comes
+    /// right behind its head is accepted even if all memory is used.
     head_charge: Charge,
     /// Maximum number of collected bytes.
     pub(super) bytes_max: u64,
@@ -104,7 +104,7 @@ impl Beyond {
         }
     }
 
-    /// Returns the body that is in a file, if it is.
+    /// Returns the body if it is in a file.
     fn into_body(self) -> Option<io::Result<Body>> {
         match self {
             Self::Refused | Self::Streamed => None,
@@ -340,7 +340,7 @@ impl Http {
         Step::Call(request, route)
     }
 
-    /// The content is complete. The rest of a long one is still in memory.
+    /// Called when the content is complete. The last part of a long one is still in memory.
     fn complete(&mut self) -> Step {
         #[cfg(feature = "spool")]
         if self.has_unwritten() {
@@ -349,7 +349,7 @@ impl Http {
         self.call()
     }
 
-    /// The content is too long to collect.
+    /// Called when the content is too long to collect.
     fn go_beyond(&mut self, buffers: &mut Buffers) -> Step {
         #[cfg(feature = "spool")]
         if let Stage::Receiving(receiving) = &self.stage {

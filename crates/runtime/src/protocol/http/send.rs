@@ -30,7 +30,8 @@ pub(super) const PUMP_BYTES: usize = 64 * 1024;
 /// A response body that comes from a reader.
 pub(super) struct Sending {
     pub(super) source: Source,
-    /// The descriptor that the source may have, and gives back before.
+    /// Counts the descriptor that the source may have. It is declared after the source, which is
+    /// therefore dropped first.
     held: Option<HeldDescriptor>,
     pub(super) framing: SendFraming,
     route: Route,
@@ -38,8 +39,8 @@ pub(super) struct Sending {
     stream: Option<Arc<StreamReturn>>,
     /// What the reader keeps in memory until the body is sent.
     reader_memory: usize,
-    /// The reader's share of the memory budget, from the first time that the peer does not take
-    /// what it is sent to the end of the body.
+    /// The reader's share of the memory budget. It is charged from the first time that the peer
+    /// does not take what it is sent until the body ends.
     charge: Charge,
 }
 
@@ -65,8 +66,8 @@ impl SendFraming {
         matches!(self, Self::UntilClose)
     }
 
-    /// Appends a piece of the body, as it is sent. Returns whether it was the last one. The end of
-    /// the reader is an empty piece.
+    /// Appends a piece of the body, with its framing. Returns whether it was the last one. An empty
+    /// piece means that the reader has ended.
     fn encode(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<bool> {
         match self {
             Self::Length { left } => {
@@ -333,7 +334,7 @@ impl Http {
     }
 
     /// Called when the peer does not take what it is sent: what the reader keeps is charged until
-    /// the body is sent. Returns how many bytes that are.
+    /// the body is sent. Returns the number of these bytes.
     #[cold]
     pub(crate) fn charge_reader(&mut self, account: &Arc<Account>) -> usize {
         let Stage::Sending(sending) = &mut self.stage else { return 0 };

@@ -14,7 +14,7 @@ const SEND_BYTES: u64 = 256 * 1024;
 /// Where the body of a response comes from.
 pub(super) enum Source {
     Reader(Box<dyn Read + Send>),
-    /// A file. The system may send it unless `is_read`.
+    /// A file. The system may send it. If `is_read`, the rest is read.
     File {
         content: Box<dyn FileBody>,
         is_read: bool,
@@ -53,7 +53,7 @@ impl Http {
         send: impl FnOnce(&File, u64, usize) -> io::Result<usize>,
     ) -> FileSent {
         let Stage::Sending(sending) = &mut self.stage else { return FileSent::Unsupported };
-        // Only with a length, the body consists of nothing but bytes of the file.
+        // Only a body with a length consists of nothing but bytes of the file.
         let (Source::File { content, is_read: is_read @ false }, SendFraming::Length { left }) =
             (&mut sending.source, &mut sending.framing)
         else {
@@ -72,8 +72,8 @@ impl Http {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => FileSent::WouldBlock,
             // The file is shorter than it was, the system cannot send it, or there is another
-            // error. A read, or the write after it, fails for the same reason and says which of
-            // both it is.
+            // error. If the reason persists, the next read or the write after it fails, which shows
+            // whether the file or the socket is the cause.
             Ok(0) | Err(_) => {
                 *is_read = true;
                 FileSent::Unsupported

@@ -21,13 +21,13 @@ use crate::service::body::{Body, SpooledContent};
 /// contents in memory.
 pub(super) const PART_BYTES: u64 = 256 * 1024;
 
-/// While disk space is short, a content must come so fast that what it has reserved would be there
-/// after this many seconds. Reserved space is lost to others, so who takes more of it must be
-/// faster. A slower pace than that for all scarce resources is never asked for.
+/// While disk space is short, a content must arrive so fast that the space it has reserved would be
+/// filled after this many seconds. Reserved space is lost to others, so a content that takes more
+/// of it must be faster. The required pace is never slower than that for all scarce resources.
 const SECONDS_WHILE_SHORT: u64 = 15 * 60;
 
-/// How far a content may stay behind that pace. A part comes within this time at the slowest pace
-/// for scarce resources.
+/// How far a content may stay behind that pace. At the slowest pace for scarce resources, a part
+/// arrives within this time.
 const GRACE_WHILE_SHORT: Duration = Duration::from_secs(5);
 
 /// The file of a content, from the first part that was written.
@@ -45,13 +45,13 @@ impl Spooling {
         self.file.is_some()
     }
 
-    /// Returns the deadline that applies while disk space is short, and requires more of a content
-    /// that holds much of it.
+    /// Returns the deadline that applies while disk space is short. It is stricter for a content
+    /// that holds much of the space.
     pub(super) fn deadline_while_short(&self) -> Option<Instant> {
         self.while_short.as_ref().map(ProgressDeadline::at)
     }
 
-    /// Notes that so many bytes were written by `now`, `waited` after they had come.
+    /// Records that this many bytes were written by `now`, `waited` after they had arrived.
     fn note_progress(&mut self, bytes: usize, waited: Duration, now: Instant) {
         let Some(file) = &self.file else { return };
         let pace = file.reserved() / SECONDS_WHILE_SHORT;
@@ -67,8 +67,8 @@ impl Spooling {
     }
 }
 
-/// Returns how many bytes are collected before the first part is written. Of a content that is
-/// known to be long, no more than usual.
+/// Returns how many bytes are collected before the first part is written. For a content that is
+/// known to be long, that is no more than one part.
 pub(super) fn collected_max(is_long: bool, buffered_max: u64) -> u64 {
     if is_long { PART_BYTES } else { buffered_max.max(PART_BYTES) }
 }
@@ -100,10 +100,10 @@ impl<'a> ContentPlan<'a> {
 }
 
 impl Receiving {
-    /// Returns up to which length the content is read in one piece, of `expected` bytes in all.
+    /// Returns the length up to which a content of `expected` bytes is read in one piece.
     pub(super) fn at_once(&self, expected: usize) -> usize {
         match self.beyond {
-            // One byte more, so that it is known to be longer.
+            // One byte more, which shows that the content is longer.
             Beyond::Spooled(_) => usize::try_from(self.bytes_max.saturating_add(1))
                 .map_or(expected, |max| max.min(expected)),
             Beyond::Refused | Beyond::Streamed => expected,
@@ -112,7 +112,7 @@ impl Receiving {
 }
 
 impl Http {
-    /// Returns whether the content has a file, and its last part is not in it.
+    /// Returns whether the content has a file, and its last part is not in the file yet.
     pub(super) fn has_unwritten(&self) -> bool {
         let Stage::Receiving(receiving) = &self.stage else { return false };
         receiving.beyond.has_file() && !receiving.content.is_empty()
@@ -132,7 +132,8 @@ impl Http {
 
     pub(super) fn spool(&mut self) -> Step {
         if let Stage::Receiving(receiving) = &mut self.stage {
-            // It is there already, and waits for a thread that writes it.
+            // The part is kept even beyond the budget: it has arrived already, and waits for a
+            // thread that writes it.
             let _ = receiving.charge.try_set(receiving.content.capacity());
             receiving.charge_head();
             if let Beyond::Spooled(spooling) = &mut receiving.beyond {

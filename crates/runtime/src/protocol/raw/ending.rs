@@ -118,7 +118,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // This happens when a server ends by its drain deadline.
+        // The protocol is still present if the server has ended by its drain deadline.
         if let Some((mut protocol, reason, _)) = self.take_protocol() {
             protocol.close(reason);
         }

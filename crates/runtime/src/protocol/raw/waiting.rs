@@ -20,7 +20,7 @@ impl Raw {
     }
 
     /// Returns whether the protocol has calls without an answer. A connection that ends waits for
-    /// none.
+    /// no answers.
     pub(crate) fn awaits_answers(&self) -> bool {
         matches!(self.stage, Stage::New | Stage::Open)
             && self.calls.as_ref().is_some_and(|calls| calls.open() > 0)
@@ -51,8 +51,8 @@ impl Raw {
         }
     }
 
-    /// Tells the protocol that the server shuts down, once and if there is no incomplete message.
-    /// Returns whether it has to be told.
+    /// Called while the server drains. Lets the protocol be told of the shutdown, once and only if
+    /// there is no incomplete message. Returns whether it still has to be told.
     pub(crate) fn drain(&mut self) -> bool {
         let is_idle = self.seen == 0
             && !self.awaits_answers()
