@@ -9,8 +9,8 @@ use crate::error::{Kind, Result};
 /// A type that names a host and a port to listen on: a text such as `127.0.0.1:5000` or
 /// `localhost:5000`, a [`SocketAddr`], or a pair of a host and a port.
 ///
-/// It replaces [`ToSocketAddrs`] in bounds, so that the messages of the compiler and of the start
-/// say how an address is written.
+/// It replaces [`ToSocketAddrs`] in bounds, so that compiler errors and errors at the start say how
+/// an address is written.
 ///
 /// ```
 /// use filoplume_runtime::Server;

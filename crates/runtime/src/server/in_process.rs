@@ -88,7 +88,7 @@ struct Exchange<'a> {
 
 struct Caller(Thread);
 
-/// The reason of a refused content. There are no other requests that could use the space.
+/// The reason for a refused content. There are no other requests that could use the space.
 const NO_ROOM: &str =
     "the content exceeds `ServerConfig::memory_max` or `ServerConfig::spooled_bytes_max`";
 
@@ -176,7 +176,7 @@ impl Exchange<'_> {
             self.http.leave_unread(&request, buffers, self.config);
             self.http.respond(&mut response, route, None, buffers, self.config);
         } else if request.head().framing().has_content() {
-            // No other connection shares the budget.
+            // The budget is unlimited, because no other connection shares it.
             let account = Account::new(&Memory::new(Some(usize::MAX)), None);
             let content_plan = ContentPlan::of(&plan, self.config, false, &account);
             self.http.begin_content(request, route, &content_plan, buffers, self.config);
@@ -223,7 +223,7 @@ impl Exchange<'_> {
                 thread::spawn(move || run(None));
             }
         }
-        // The other protocol does not begin.
+        // After an upgrade, the other protocol does not begin.
         response.reserve_thread(|_| Some(Box::new(|_| false)));
         let responded = self.http.respond(&mut response, route, stream, buffers, self.config);
         self.collect(buffers);

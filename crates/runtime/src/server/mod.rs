@@ -400,14 +400,14 @@ impl ShutdownHandle {
         }
     }
 
-    /// Returns the engine. A server that does not serve ends.
+    /// Returns the engine. If the server does not serve, ends it instead.
     fn engine(&self) -> Option<Arc<Engine>> {
         match &mut *self.server.shared.state.lock() {
             State::Serving { engine, .. } => Some(Arc::clone(engine)),
             bound => {
                 *bound = State::Ended;
                 if self.server.shared.stopping.set() == Set::WithCallbacks {
-                    // Nothing waits for this thread.
+                    // The callbacks may run here, because nothing waits for this thread.
                     self.server.shared.stopping.run_callbacks();
                 }
                 None

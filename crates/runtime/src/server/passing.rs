@@ -1,7 +1,7 @@
 //! Sockets in messages between two processes of one program (`SCM_RIGHTS`).
 //!
-//! Each message is a header of fixed length, with one socket beside it, and the bytes that were
-//! read from it and not used.
+//! Each message is a header of fixed length, with at most one socket beside it. For a connection,
+//! it is followed by the bytes that were read from the socket and not used.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -23,8 +23,8 @@ use crate::engine::listener::{Accepted, Entry};
 use crate::protocol::{Guest, Waiting};
 use crate::transport::{Peer, Transport};
 
-/// Apple's systems have neither flag. A Rust program ignores the signal, and the descriptor is told
-/// afterwards that it is closed in other programs.
+/// Apple's systems have neither flag. A Rust program ignores `SIGPIPE` anyway, and close-on-exec is
+/// set after the descriptor was received.
 #[cfg(target_vendor = "apple")]
 const SEND_FLAGS: SendFlags = SendFlags::empty();
 #[cfg(target_vendor = "apple")]
@@ -34,11 +34,13 @@ const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(not(target_vendor = "apple"))]
 const RECEIVE_FLAGS: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 
-/// Kind, flags, address family, format, port, unused, a number, address, remaining time of a head
-/// in milliseconds. The number is the length of the leftover, or how many connections to expect.
+/// The fields of a header are: kind, flags, address family, format, port, unused, a number,
+/// address, remaining time of a head in milliseconds. The number is the length of the leftover, or
+/// how many connections to expect.
 const HEADER_BYTES: usize = 32;
 
-/// Changes when this file does: the two processes may be of different versions.
+/// The version of the format. It must change with the messages, because the two processes may be of
+/// different versions.
 const FORMAT: u8 = 1;
 
 /// Maximum number of unused bytes that a connection may have: more than the longest head.
@@ -59,7 +61,7 @@ pub(super) enum Item {
     /// The control socket.
     Control(OwnedFd),
     Connection(Resumed),
-    /// There are no further listeners. The sender has about as many connections.
+    /// There are no further listeners. The sender has about this many connections.
     End {
         connections: usize,
     },
@@ -87,7 +89,7 @@ pub(super) fn send_connection(mut stream: &UnixStream, connection: &Connection) 
     if matches!(connection.guest, Guest::Preamble(_)) {
         header[1] |= EXPECTS_PROXY_HEADER;
     }
-    // Its deadline does not move any more, and restarts must not extend it.
+    // The deadline of a head does not move any more, and restarts must not extend it.
     if connection.guest.waits_for(!leftover.is_empty()) == Waiting::Head {
         header[1] |= HAS_BEGUN;
         let remaining = connection.deadline.saturating_duration_since(Instant::now()).as_millis();
@@ -129,12 +131,12 @@ fn send(mut stream: &UnixStream, header: &[u8], socket: Option<BorrowedFd<'_>>) 
             result => break result?,
         }
     };
-    // The socket goes with the first byte.
+    // The socket was sent with the first byte.
     stream.write_all(&header[sent..])
 }
 
-/// Receives the next message. The sender runs as the same user, and is still not trusted to send
-/// what this version expects.
+/// Receives the next message. The sender runs as the same user, but is not trusted to send what
+/// this version expects.
 pub(super) fn receive(stream: &mut UnixStream) -> io::Result<Item> {
     let mut header = [0; HEADER_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -199,7 +201,8 @@ fn receive_connection(
         4 => Peer::Tcp(SocketAddr::new(IpAddr::from(ip).to_canonical(), port)),
         _ => Peer::Tcp(SocketAddr::new(ip.into(), port)),
     };
-    // The peer may be a TCP client that a proxy at a Unix socket has named.
+    // The peer's address does not tell the kind of the socket: it may be that of a TCP client,
+    // named by a proxy at a Unix socket.
     let transport = if SockRef::from(&socket).local_addr()?.is_unix() {
         let socket = UnixStream::from(socket);
         socket.set_nonblocking(true)?;

@@ -116,7 +116,8 @@ impl Restart {
             }
             None => bind_control(&self.path).map_err(|error| at_path(&self.path, &error))?,
         };
-        // A read timeout of the old process would apply to this one as well.
+        // The non-blocking mode belongs to the socket: if the old process had set it, it would
+        // apply here too.
         control.set_nonblocking(false)?;
         let path = UnixPath::new(self.path);
         let wakes = control.try_clone()?;
@@ -135,8 +136,8 @@ impl Restart {
     }
 }
 
-/// Whether the control socket may be shut down. From the moment at which a new process is offered
-/// it, it belongs to both, and to shut it down would end it for both.
+/// Decides whether the control socket may be shut down. As soon as it is offered to a new process,
+/// it belongs to both processes, and a shutdown would end it for both.
 #[derive(Debug, Default)]
 struct Offer(Mutex<Offered>);
 
@@ -144,9 +145,9 @@ struct Offer(Mutex<Offered>);
 enum Offered {
     #[default]
     No,
-    /// To a process that has not failed.
+    /// It is offered to a process that has not failed.
     Yes,
-    /// It never will be: the server stops.
+    /// It will never be offered, because the server stops.
     Never,
 }
 
@@ -160,12 +161,12 @@ impl Offer {
         *offered == Offered::Yes
     }
 
-    /// The new process has failed.
+    /// Records that the new process has failed.
     fn fail(&self) {
         *self.0.lock() = Offered::No;
     }
 
-    /// The server stops. Returns whether the socket may be shut down.
+    /// Records that the server stops. Returns whether the socket may be shut down.
     fn end(&self) -> bool {
         let mut offered = self.0.lock();
         if *offered == Offered::No {
@@ -241,7 +242,8 @@ fn wait_for_successor(engine: &Arc<Engine>, control: &UnixListener, path: UnixPa
             Err(error) => {
                 tracing::warn!(%error, "a new process failed to take over: this one continues");
                 state.fail();
-                // If it began to stop meanwhile, nobody has shut the socket down.
+                // If this server began to stop meanwhile, the socket was not shut down, and
+                // `accept` would wait for ever.
                 if engine.is_stopping() {
                     return;
                 }
@@ -273,7 +275,7 @@ fn offer(engine: &Engine, mut stream: &UnixStream, control: &UnixListener) -> io
 
 /// Makes room for `connections` in the table of descriptors. While a process has several threads,
 /// each doubling of the table takes the kernel an RCU grace period, which can be some hundred
-/// milliseconds, and the connections would wait for all of them.
+/// milliseconds, and the connections would wait for all these periods.
 fn reserve_descriptors(stream: &UnixStream, connections: usize) {
     raise_limit();
     let highest = connections.saturating_add(DESCRIPTORS_EXTRA);

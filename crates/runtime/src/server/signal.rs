@@ -21,8 +21,8 @@ pub(crate) fn shutdown_on_signals(handle: ShutdownHandle) -> io::Result<()> {
 
 /// Calls `shut_down` at the first signal and `end` at the second one.
 ///
-/// The thread that receives signals writes no log: one whose reader has stopped blocks for ever,
-/// and that may be why the process is to end.
+/// The thread that receives signals writes no log: a log whose reader has stopped blocks for ever,
+/// and that may be why the process has to end.
 fn obey(
     signals: impl IntoIterator<Item = i32>,
     shut_down: impl Fn() + Clone + Send + 'static,
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_second_signal_ends_the_process_though_the_shutdown_blocks() {
-        // As while it writes to a log that nobody reads.
+        // The shutdown blocks as if it wrote to a log that nobody reads.
         let (begins, begun) = crossbeam_channel::bounded(1);
         let (_never, blocks) = crossbeam_channel::bounded::<()>(0);
         let shut_down = move || {

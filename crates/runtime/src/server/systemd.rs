@@ -1,5 +1,5 @@
-//! What systemd and a service tell each other: sockets that it has bound, and messages about the
-//! state of the service (`sd_listen_fds(3)`, `sd_notify(3)`, `sd_watchdog_enabled(3)`).
+//! What systemd and a service tell each other: sockets that systemd has bound, and messages about
+//! the state of the service (`sd_listen_fds(3)`, `sd_notify(3)`, `sd_watchdog_enabled(3)`).
 
 use std::env;
 use std::io;

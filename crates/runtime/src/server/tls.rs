@@ -8,7 +8,7 @@ use crate::error::{Kind, Result};
 use crate::tls::Tls;
 use crate::tls::acceptor::Acceptor;
 
-/// Why a certificate for development is not used elsewhere.
+/// Why a certificate for development is not used for other addresses.
 const NOT_LOCAL: &str = "`Tls::development` is only for addresses of this machine, such as \
                          127.0.0.1 and localhost: other machines cannot know whether to trust it. \
                          Use `Tls::from_pem_files` for other addresses";
