@@ -19,12 +19,12 @@ use crate::observe::SocketCounts;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What the peer is told when the server stops.
+/// The content of the close frame that is sent when the server stops.
 const GOODBYE: CloseFrame<'static> =
     CloseFrame { code: CloseCode::GOING_AWAY, reason: "the server shuts down" };
 
-/// How long the close frame may take when the server stops. A socket has room for it at once,
-/// unless its peer does not read, and then all other sockets would wait for theirs.
+/// How long sending the close frame may take when the server stops. It blocks only if the peer does
+/// not read, and the close frames of all other sockets wait meanwhile.
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// A WebSocket that owns a thread of the pool, given to the closure of
@@ -85,21 +85,22 @@ enum Stage {
     Closed,
 }
 
-/// The close frame that is sent when the server begins to stop. The socket's thread usually waits
-/// for its peer then, so another thread sends it, and the peer's answer ends the wait.
+/// The close frame that is sent when the server begins to stop. At that time the socket's thread
+/// usually waits for its peer. Another thread therefore sends the frame, and the peer's answer ends
+/// the wait.
 struct Goodbye {
     turn: Mutex<Turn>,
     /// A second handle of the socket.
     stream: Mutex<Option<BlockingStream>>,
 }
 
-/// Who may write. It is never locked during a write.
+/// Which thread may write. The lock on this is never held during a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Free,
     /// The socket's thread writes.
     Writing,
-    /// As `Writing`, and it has to say goodbye after that.
+    /// As `Writing`, and the socket's thread has to send the close frame afterwards.
     WritingLast,
     /// A close frame was sent. Nothing may follow.
     Over,
@@ -107,7 +108,7 @@ enum Turn {
 
 impl Goodbye {
     fn of(stream: &BlockingStream) -> Self {
-        // Without a second handle, the socket's thread says goodbye when it writes again.
+        // Without a second handle, the socket's thread sends the close frame after its next write.
         Self { turn: Mutex::new(Turn::Free), stream: Mutex::new(stream.try_clone().ok()) }
     }
 
@@ -142,7 +143,8 @@ impl Goodbye {
         *turn != Turn::Over
     }
 
-    /// Ends a write of the socket's thread. Returns whether it has to say goodbye.
+    /// Ends a write of the socket's thread. Returns whether that thread has to send the close frame
+    /// now.
     fn end_write(&self, is_last: bool) -> bool {
         let mut turn = self.turn.lock();
         let must_say = *turn == Turn::WritingLast && !is_last;
@@ -152,8 +154,8 @@ impl Goodbye {
 }
 
 impl BlockingSocket {
-    /// Returns the next message, or `None` once the socket is closed, also because the server
-    /// stops. Answers pings, and sends them to a silent peer.
+    /// Returns the next message, or `None` once the socket is closed, for example because the
+    /// server stops. Answers pings, and sends them to a silent peer.
     ///
     /// # Errors
     ///
@@ -211,14 +213,15 @@ impl BlockingSocket {
                     }
                     self.stage = Stage::Closed;
                     self.input.clear();
-                    // If the server stops, this is the answer.
+                    // If another thread has sent the close frame, this is the answer to it, and
+                    // `flush` sends none.
                     self.flush()?;
                     return Ok(None);
                 }
             };
             self.input.drain(..used);
             self.flush()?;
-            // What comes after this side has closed is not the program's any more.
+            // Messages that arrive after this side has sent its close frame are discarded.
             if let (Some(message), Stage::Open) = (message, self.stage) {
                 return Ok(Some(message));
             }
@@ -263,7 +266,7 @@ impl BlockingSocket {
     ///
     /// # Errors
     ///
-    /// If the socket is closed, also because the server stops, or the connection breaks.
+    /// If the socket is closed, for example because the server stops, or if the connection breaks.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn send(&mut self, message: impl AsMessage) -> io::Result<()> {
         if self.stage != Stage::Open {
@@ -311,13 +314,13 @@ impl BlockingSocket {
         self.subprotocol.as_deref()
     }
 
-    /// Sends the output, or discards it if the server has said goodbye.
+    /// Sends the output, or discards it if another thread has already sent the close frame.
     fn flush(&mut self) -> io::Result<()> {
         self.write().map(|_| ())
     }
 
     /// Sends the output. Returns whether it was sent. If the server stops, the socket is closing
-    /// after that, and nothing is sent any more.
+    /// afterwards and sends nothing more.
     fn write(&mut self) -> io::Result<bool> {
         if self.output.is_empty() {
             return Ok(true);
@@ -394,7 +397,7 @@ pub(super) fn run<R: SocketResult>(
     // The peer may be gone.
     let _ = socket.close(code, "");
     if let Err(panic) = result {
-        // The engine counts it.
+        // The engine counts the panic.
         resume_unwind(panic);
     }
 }

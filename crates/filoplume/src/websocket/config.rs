@@ -6,21 +6,24 @@ use filoplume_websocket::Limits;
 #[cfg(feature = "websocket-deflate")]
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
 
-/// Most bytes that may wait for a slow peer, as for a raw connection. A longer message is accepted
-/// if nothing else waits, and one of a room if no more than half of it does. A thousand peers that
-/// do not read hold half a gigabyte with it, because as much may be under way. The server's memory
-/// budget bounds them together.
+/// Most bytes that may wait for a slow peer, the same as for a raw connection. A longer message is
+/// accepted if nothing else waits, and a message of a room if no more than half of this waits. A
+/// thousand peers that do not read hold half a gigabyte, because the output of each connection may
+/// hold as much again. The server's memory budget bounds all sockets together.
 pub(super) const UNSENT_BYTES_MAX: usize = 256 * 1024;
-/// A client that chooses the names of its rooms would make the server remember any number of them,
-/// at some 500 bytes for a message of 14 that no budget counts. People read a few dozen rooms.
+/// Most rooms that a socket may be in. Without this bound, a client that chooses the names of its
+/// rooms could make the server remember any number of them: each message of 14 bytes would cost
+/// some 500 bytes that no budget counts. People read a few dozen rooms.
 pub(super) const ROOMS_MAX: usize = 1000;
 /// Proxies and address translators forget connections that were silent for a minute.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// A phone may need some seconds to wake up.
 pub(super) const PONG_TIMEOUT: Duration = Duration::from_secs(20);
-/// The answer to a close frame takes a round trip, and whatever is on the way before it.
+/// The answer to a close frame takes a round trip, and comes after everything that is already on
+/// the way.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A message that has begun holds memory. The longest one arrives within this at 35 KiB a second.
+/// A message that is arriving holds memory. At 35 KiB a second, the longest one arrives within this
+/// time.
 pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The bounds on one socket.

@@ -2,19 +2,19 @@
 
 use bytes::Bytes;
 
-/// A shorter frame is copied if others wait before it. Its place in the list would take a good part
-/// of the memory that is saved, or more.
+/// A shorter frame is copied if others wait before it: its entry in the list of shared frames would
+/// use much of the memory that sharing saves, or more.
 const SHARED_BYTES_MIN: usize = 128;
 
 /// Frames in the order in which they are sent.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// A shared frame before all others. It has this place because most broadcasts find nothing
-    /// that waits, and then need no memory for a member.
+    /// A shared frame that is sent before all others. It is not in the list, because most
+    /// broadcasts find nothing that waits for a member, and then allocate no memory for it.
     first: Option<Bytes>,
-    /// The frames of this socket alone, and short ones.
+    /// The frames of this socket alone, and copies of short shared ones.
     own: Vec<u8>,
-    /// Shared frames among them.
+    /// Shared frames that are sent between the bytes of `own`.
     shared: Vec<Shared>,
     /// The bytes of all shared frames.
     shared_bytes: usize,
@@ -34,8 +34,8 @@ impl Frames {
         self.own.len() + self.shared_bytes
     }
 
-    /// Returns the memory that waits for the peer. A shared frame counts for each who holds it, and
-    /// has a place of its own.
+    /// Returns the memory of what waits for the peer. A shared frame counts in full for each socket
+    /// that holds it, and its entry in the list counts as well.
     pub(super) fn cost(&self) -> usize {
         self.bytes() + self.shared.len() * size_of::<Shared>()
     }
@@ -62,7 +62,7 @@ impl Frames {
         }
     }
 
-    /// Passes the frames on in their order, as pieces.
+    /// Passes the frames to the closure in their order, piece by piece.
     pub(super) fn for_each(&self, mut send: impl FnMut(&[u8])) {
         if let Some(frame) = &self.first {
             send(frame);
@@ -83,8 +83,8 @@ impl Frames {
         }
     }
 
-    /// Takes frames from the front until these are `bytes_max` bytes or a little more: no shared
-    /// frame is divided.
+    /// Takes frames from the front until they have `bytes_max` bytes. They may have more, because
+    /// no shared frame is divided.
     pub(super) fn take(&mut self, bytes_max: usize) -> Self {
         if self.bytes() <= bytes_max {
             return std::mem::take(self);
@@ -114,14 +114,14 @@ impl Frames {
         Self { first, own: std::mem::replace(&mut self.own, own), shared, shared_bytes }
     }
 
-    /// Uses this buffer for the frames of this socket, if it has none.
+    /// Uses a buffer from the closure for the frames of this socket alone, if there is none yet.
     pub(super) fn provide(&mut self, buffer: impl FnOnce() -> Vec<u8>) {
         if self.own.capacity() == 0 {
             self.own = buffer();
         }
     }
 
-    /// Drops the frames. Returns the buffer of those of this socket, empty, if there is one.
+    /// Drops the frames. Returns the emptied buffer of `own`, if it has allocated one.
     pub(super) fn into_buffer(self) -> Option<Vec<u8>> {
         let mut own = self.own;
         own.clear();

@@ -25,7 +25,7 @@ pub(super) fn write(room: &str, message: MessageRef<'_>, wire: &mut Writer) {
     }
 }
 
-/// Reads the name of a room and a message for it, or returns `None` if this is none.
+/// Reads the name of a room and a message for it. Returns `None` if these are not valid.
 pub(super) fn read<'a>(mut wire: Reader<'a>) -> Option<(&'a str, MessageRef<'a>)> {
     let room = wire.text()?;
     let message = match wire.byte()? {

@@ -11,7 +11,8 @@ use crate::core::options::RouteOptions;
 use crate::log::{Throttle, log_without_subscriber};
 use crate::semantics::origin::check_origin;
 
-/// Middleware that lets pages of other sites open WebSockets. It is checked when the app starts.
+/// Middleware that lets pages of other sites open WebSockets. The list is checked when the app
+/// starts.
 ///
 /// Use it for a list that is known by then, and
 /// [`WebSocketUpgrade::allow_origins`](super::WebSocketUpgrade::allow_origins) for one that depends
@@ -39,7 +40,7 @@ pub struct AllowOrigins {
     mistakes: Vec<String>,
 }
 
-/// In the extensions of a request whose page may open a WebSocket.
+/// An extension of a request whose page may open a WebSocket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed;
 
@@ -91,7 +92,8 @@ pub(super) fn parse(origin: &str) -> Result<String, String> {
 }
 
 /// Refuses a WebSocket that is opened by a page of this origin. The log says how to allow it, and
-/// so does the response in development mode. Any site can cause the line.
+/// so does the response in development mode. The log lines are limited, because any site can cause
+/// them.
 #[cold]
 pub(super) fn refuse(origin: String) -> Error {
     static LOG: Throttle = Throttle::new();

@@ -20,14 +20,15 @@ use crate::observe::SocketCounts;
 
 /// A buffer that grew beyond this is not kept by its thread.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
-/// A call of the protocol sends at least this much, also if the bound is less.
+/// A call of the protocol may send this much, even if the bound is lower.
 const CALL_BYTES_MIN: usize = 64 * 1024;
-/// How many times its bound may wait for a member that is waited for. Several senders at once
-/// exceed the bound by one message each, and a member that reads nothing must not hold much.
+/// While the senders of a room wait for a member, up to this many times its bound may wait for that
+/// member. Several senders at once exceed the bound by one message each, and a member that reads
+/// nothing must not hold much.
 const OVERRUN_FACTOR: usize = 16;
 
 thread_local! {
-    /// The buffer for what a closure sends. Sockets that wait have none.
+    /// The buffer for what a closure sends. Idle sockets have none.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -55,25 +56,25 @@ pub(super) struct Outbox {
     /// Wakes the connection. Set when it opens.
     waker: OnceLock<tcp::Sender>,
     queue: Mutex<Queue>,
-    /// Where the socket is counted, if the app counts.
+    /// Where the socket is counted, if the app counts sockets.
     counts: Option<Arc<SocketCounts>>,
 }
 
-/// How a message that was encoded for all sockets of a form looks.
+/// How a message is encoded once for all sockets of the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As it is. Sockets whose compression has a context accept this too.
+    /// Uncompressed. Sockets whose compression keeps a context accept this too.
     Plain,
-    /// Compressed on its own, with a window of so many bits.
+    /// Compressed on its own, with a window of this many bits.
     #[cfg(feature = "websocket-deflate")]
     Deflated(u8, filoplume_websocket::DeflateOptions),
 }
 
 #[cfg(feature = "websocket-deflate")]
 impl Form {
-    /// Returns the form for a client that accepts a window of so many bits. What was compressed
-    /// with a smaller window is valid for it too. Clients choose among few windows, because each
-    /// costs every broadcast another compression.
+    /// Returns the form for a client that accepts a window of this many bits. Data that was
+    /// compressed with a smaller window is valid for it too. The window is rounded down to one of
+    /// few sizes, because each size costs every broadcast another compression.
     pub(super) fn deflated(
         window_bits_max: u8,
         options: filoplume_websocket::DeflateOptions,
@@ -94,10 +95,11 @@ struct Queue {
     encoder: Encoder,
     stage: Stage,
     turn: Turn,
-    /// By their address, which no other room has while this refers to it.
+    /// The rooms that the socket is in, by their address. No other room has the same address while
+    /// this refers to it.
     rooms: BTreeMap<usize, Weak<RoomInner>>,
-    /// Set by the message of a room that got this socket behind, until it has taken everything.
-    /// Boxed, because few are.
+    /// Set when a message gets this socket behind, until no more than half of its bound waits.
+    /// Boxed, because few sockets are behind.
     behind: Option<Box<Behind>>,
 }
 
@@ -121,19 +123,20 @@ pub(super) enum Stage {
     Closed,
 }
 
-/// Who sends the frames.
+/// When the frames are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Nobody yet: the next one to append wakes the connection.
+    /// No call of the protocol is due: the next append wakes the connection.
     Waiting,
     /// The connection was woken.
     Woken,
-    /// The protocol runs, and sends the frames when it returns.
+    /// A call of the protocol runs, and sends the frames at its end.
     Running,
 }
 
 impl Turn {
-    /// Whether whoever appends now has to wake the connection.
+    /// Returns whether the caller, which appends, has to wake the connection. Only the first one
+    /// has to.
     fn must_wake(&mut self) -> bool {
         let must_wake = *self == Self::Waiting;
         if must_wake {
@@ -193,7 +196,7 @@ impl Outbox {
         if !has_room(&queue) {
             return Err(SendError::Full);
         }
-        // What a call of the protocol sends goes out at its end, and is counted there.
+        // Frames that are appended during a call of the protocol are sent and counted at its end.
         if queue.turn != Turn::Running {
             let cost = queue.frames.cost().saturating_add(bytes);
             self.waker.get().map_or(Ok(()), |waker| waker.set_queued(cost))?;
@@ -221,8 +224,9 @@ impl Outbox {
     }
 
     /// Appends a frame that was encoded for all sockets of this form, and is shared with them.
-    /// Unless the socket is behind, there is room for one of any length. If it is behind and
-    /// `is_waited_for`, there is room beyond the bound for a while. Returns how much waits now.
+    /// Unless the socket is behind, a frame of any length is accepted. If it is behind and
+    /// `is_waited_for`, frames beyond the bound are accepted for a while. Returns how much waits
+    /// now.
     pub(super) fn share(&self, frame: &Bytes, is_waited_for: bool) -> Result<Backlog, SendError> {
         let has_room = |queue: &Queue| {
             !self.is_behind(queue)
@@ -233,7 +237,7 @@ impl Outbox {
             .inspect(|_| self.count_sent())
     }
 
-    /// Whether there is room for one more message, although it exceeds the bound.
+    /// Returns whether one more message is accepted, although it exceeds the bound.
     #[cold]
     fn may_exceed(&self, queue: &Queue) -> bool {
         let overrun_max = self.bounds.unsent_bytes_max.saturating_mul(OVERRUN_FACTOR);
@@ -261,7 +265,8 @@ impl Outbox {
         }
     }
 
-    /// Returns a room of this socket in which a member has more than its bound, if there is one.
+    /// Returns a room of this socket in which more than its bound waits for a member, if there is
+    /// one.
     #[inline]
     pub(super) fn overrun_room(&self) -> Option<Arc<RoomInner>> {
         if pace::is_any_overrun() { self.find_overrun_room() } else { None }
@@ -269,13 +274,13 @@ impl Outbox {
 
     #[cold]
     fn find_overrun_room(&self) -> Option<Arc<RoomInner>> {
-        // A room that ends meanwhile is dropped without the lock.
+        // If a room ends meanwhile, its last reference is dropped here, without the lock.
         let rooms: Vec<_> = self.queue.lock().rooms.values().filter_map(Weak::upgrade).collect();
         rooms.into_iter().find(|room| room.overrun.is_set())
     }
 
-    /// Makes a sender wait until this socket is no longer behind. Returns how long the sender waits
-    /// at most, or `None` if it does not wait.
+    /// Notes a sender, so that it is woken when this socket is no longer behind. Returns how long
+    /// the sender has to wait at most, or `None` if it does not have to.
     pub(super) fn wait_for(&self, sender: &Arc<Self>) -> Option<Duration> {
         let mut queue = self.queue.lock();
         if !self.is_behind(&queue) {
@@ -293,19 +298,19 @@ impl Outbox {
     }
 
     pub(super) fn pong(&self, content: &[u8]) {
-        // A peer that pings and does not read gets no more than the bound.
+        // Fails if too much waits already: a peer that pings and does not read gets no more pongs.
         let _ = self.append(content.len(), |encoder, frames| {
             let sent = encoder.pong(content, frames.own());
             debug_assert!(sent.is_ok(), "a ping is as short as a pong");
         });
     }
 
-    /// Queues a close frame, also if too much waits already. Returns whether the socket was open.
+    /// Queues a close frame, even if too much waits already. Returns whether the socket was open.
     pub(super) fn close(&self, code: CloseCode, reason: &str) -> bool {
         self.close_after(code, reason, |_| {})
     }
 
-    /// Like [`close`](Self::close), without what still waits for the peer.
+    /// Like [`close`](Self::close), but discards what still waits for the peer.
     pub(super) fn disconnect(&self, code: CloseCode, reason: &str) -> bool {
         self.close_after(code, reason, |frames| *frames = Frames::default())
     }
@@ -367,9 +372,9 @@ impl Outbox {
         queue.frames.provide(|| BUFFER.take());
     }
 
-    /// Ends a call of the protocol: passes the frames to the closure, in pieces, and no more than
-    /// about the bound, so that a peer that reads is seen to. The next call comes when these are
-    /// sent. Returns the stage, and the memory of the frames that are kept until then.
+    /// Ends a call of the protocol: passes the frames to the closure, in pieces. It passes no more
+    /// than about the bound. The next call comes when these frames are sent, which shows that the
+    /// peer reads. Returns the stage, and the memory of the frames that are kept until then.
     pub(super) fn end(&self, send: impl FnMut(&[u8])) -> (Stage, usize) {
         let (frames, kept, stage, behind) = {
             let mut queue = self.queue.lock();
@@ -402,15 +407,15 @@ impl Outbox {
         (stage, kept)
     }
 
-    /// Records that the socket is in a room. Returns `false` if it has closed, or is in too many
-    /// and closes for that.
+    /// Records that the socket is in a room. Returns `false` if the socket has closed, or if it is
+    /// in too many rooms and is closed for that.
     pub(super) fn joined(&self, room: &Arc<RoomInner>) -> bool {
         let mut queue = self.queue.lock();
         if queue.stage == Stage::Closed {
             return false;
         }
-        // Rooms that have ended are forgotten now and then, so that they do not fill the memory,
-        // and joining many rooms takes a time that is linear in their number.
+        // Rooms that have ended are removed only at powers of two and at the maximum. So they do
+        // not fill the memory, and joining many rooms takes a time that is linear in their number.
         let is_full = queue.rooms.len() >= self.bounds.rooms_max;
         if queue.rooms.len().is_power_of_two() || is_full && queue.stage == Stage::Open {
             queue.rooms.retain(|_, other| other.strong_count() > 0);
@@ -451,7 +456,7 @@ impl Outbox {
 }
 
 impl Queue {
-    /// The bytes that wait when so many more do.
+    /// Returns how many bytes wait if `more` are added.
     fn bytes_with(&self, more: usize) -> usize {
         self.frames.bytes().saturating_add(more)
     }
@@ -463,7 +468,7 @@ fn address_of(room: &Arc<RoomInner>) -> usize {
 
 #[cfg(test)]
 impl Outbox {
-    /// As if this socket had been behind for so long.
+    /// Pretends that this socket has been behind for this long.
     pub(super) fn wait_as_if_for(&self, time: Duration) {
         self.queue.lock().behind.iter_mut().for_each(|behind| behind.wait_as_if_for(time));
     }

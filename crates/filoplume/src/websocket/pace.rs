@@ -1,42 +1,42 @@
-//! A member of a room who sends faster than the others read is read more slowly.
+//! Slows down members of a room that send faster than the others read.
 //!
 //! Without this, one fast sender fills the bound of what waits for each member, and a room
 //! disconnects members that would have read everything a moment later.
 //!
 //! A member is *behind* when more than half of its bound waits for it. A broadcast notes which
-//! members are ([`Behind`], in the queue of each, and a list in the room). If the broadcast was
-//! called by the closure of a socket, that socket is told which room was crowded ([`during`]), and
-//! reads no further message while a member of it is behind ([`Io::pause`]): no thread waits, and
-//! the sender's own system makes it wait. It continues when that member has taken what waits for
-//! it, which wakes those who are noted there, or when [`PATIENCE`] is over. Then it looks for
-//! another member that is behind. After [`PATIENCE`] it reads one message in any case: many fast
-//! senders do not keep another one from being heard.
+//! members are behind ([`Behind`] in the queue of each, and a list in the room). If the broadcast
+//! was called by the closure of a socket, that socket is told which room was crowded ([`during`]),
+//! and reads no further message while a member of that room is behind ([`Io::pause`]). No thread
+//! waits: TCP's flow control makes the sender wait. The socket continues when that member has taken
+//! what waits for it, which wakes the senders that are noted in its queue, or when [`PATIENCE`] is
+//! over. Then it looks for another member that is behind. After [`PATIENCE`] it reads one message
+//! in any case, so that many fast senders do not keep another one from being heard.
 //!
-//! A member that takes nothing for so long does not hold up the room any more, and is disconnected
-//! when its bound is reached. So the slowest member that is waited for takes half of its bound in
-//! that time, and no member makes a room slower than that. All who are behind are waited for at the
-//! same time: the patience with each begins when it gets behind, and again when it has taken about
-//! its bound ([`Outbox::end`]) and is still behind.
+//! A member that takes nothing for [`PATIENCE`] no longer holds up the room, and is disconnected
+//! when its bound is reached. So the slowest member that senders wait for takes half of its bound
+//! in that time, and no member makes a room slower than that. The time runs for all members that
+//! are behind at once: it begins when a member gets behind, and again when it has taken about its
+//! bound ([`Outbox::end`]) and is still behind.
 //!
 //! A message from a sender that is slowed down always has room: at most half of the bound waits for
-//! each member before it, and such a member accepts one message of any length
-//! ([`Outbox::share`]). Several senders at once exceed the bound. No member can help that, so
-//! none is disconnected for it while it is waited for, unless 16 times its bound waits already, or
-//! the memory of the server is used up.
+//! each member before it, and such a member accepts one message of any length ([`Outbox::share`]).
+//! Several senders at once may exceed the bound. That is not the fault of a slow member, so it is
+//! not disconnected while senders wait for it, unless 16 times its bound waits already, or the
+//! memory of the server is used up.
 //!
-//! A room in which more than its bound waits for a member is *overrun* ([`Overrun`]). Then a socket
-//! of that room has its next message read only when nobody there is behind, or after [`PATIENCE`],
-//! whether it has sent to the room before or not. So however many sockets send one message each at
-//! once, only those whose messages are being handled exceed the bound: one per event loop and per
-//! thread. Sockets that send to a room without being in it are not among these.
+//! A room is *overrun* while more than its bound waits for a member ([`Overrun`]). Then the next
+//! message of each socket in that room, whether it has sent to the room before or not, is read only
+//! when no member is behind, or after [`PATIENCE`]. So however many sockets send one message each
+//! at once, only those whose messages are being handled exceed the bound: one per event loop and
+//! per thread. Sockets that send to a room without being in it are not slowed down by this.
 //!
 //! No wake-up is lost: a sender is noted under the lock of the member's queue, while bytes wait
-//! there, and whoever takes them takes the notes under the same lock. If the member closes, its
-//! notes are taken too. The lock on the members of a room is taken before the lock of a queue, and
-//! senders are woken without both.
+//! there, and the call that takes these bytes takes the notes under the same lock. If the member
+//! closes, its notes are taken too. The lock on the members of a room is taken before the lock of a
+//! queue, and senders are woken while neither is held.
 //!
-//! Rooms that skip slow members, threads of the program, sockets on threads of their own and other
-//! instances are not slowed down.
+//! Senders to rooms that skip slow members, threads of the program, sockets on threads of their own
+//! and other instances are not slowed down.
 //!
 //! [`Io::pause`]: filoplume_runtime::tcp::Io::pause
 
@@ -48,9 +48,9 @@ use std::time::{Duration, Instant};
 use super::outbox::Outbox;
 use super::room::RoomInner;
 
-/// How long a member that takes nothing is waited for. Linux reports that a socket has room when a
-/// third of its buffer has become free, which is up to 1.4 MB. A member that reads 1 MiB per second
-/// then takes nothing for 1.4 seconds, and this leaves it twice the time.
+/// How long senders wait for a member that takes nothing. Linux reports that a socket has room when
+/// a third of its buffer has become free, which is up to 1.4 MB. A member that reads 1 MiB per
+/// second then takes nothing for 1.4 seconds, and this leaves it twice the time.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 thread_local! {
@@ -63,8 +63,8 @@ struct Noted {
     crowded: Option<Weak<RoomInner>>,
 }
 
-/// Runs the closure of a socket. Returns the room with members that are behind that it sent to, if
-/// there was one. Of several, the last one.
+/// Runs the closure of a socket. Returns the last room that it sent to and that has members that
+/// are behind, if there was one.
 pub(super) fn during(closure: impl FnOnce()) -> Option<Weak<RoomInner>> {
     NOTED.set(Some(Noted::default()));
     closure();
@@ -82,7 +82,7 @@ pub(super) fn note_crowded(room: &Arc<RoomInner>) {
     });
 }
 
-/// How many rooms are overrun, so that a message costs one look while none is.
+/// The number of overrun rooms. While it is zero, a message costs one load.
 static OVERRUN: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether any room is overrun.
@@ -90,7 +90,8 @@ pub(super) fn is_any_overrun() -> bool {
     OVERRUN.load(Ordering::Relaxed) > 0
 }
 
-/// Whether a member of a room has more than its bound. Changes under the lock on the members.
+/// Whether more than its bound waits for a member of a room. It changes under the lock on the
+/// members.
 #[derive(Default)]
 pub(super) struct Overrun(AtomicBool);
 
@@ -132,20 +133,20 @@ impl Behind {
     /// Notes a sender. Returns how long it waits at most, or `None` if it does not wait.
     pub(super) fn wait(&mut self, sender: &Arc<Outbox>) -> Option<Duration> {
         let left = PATIENCE.checked_sub(self.since.elapsed()).filter(|left| !left.is_zero())?;
-        // It may have been woken for something else.
+        // The sender may have been noted before, and woken for another reason.
         if !self.senders.iter().any(|noted| noted.as_ptr() == Arc::as_ptr(sender)) {
             self.senders.push(Arc::downgrade(sender));
         }
         Some(left)
     }
 
-    /// Whether it is still waited for: it took something less than [`PATIENCE`] ago, or was not
-    /// behind then.
+    /// Returns whether senders still wait for this member: less than [`PATIENCE`] ago it took
+    /// something, or was not yet behind.
     pub(super) fn has_time(&self) -> bool {
         self.since.elapsed() < PATIENCE
     }
 
-    /// It has taken something, and is still behind.
+    /// Restarts the time, because the member has taken something and is still behind.
     pub(super) fn start_again(&mut self) {
         self.since = Instant::now();
     }

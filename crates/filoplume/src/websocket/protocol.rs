@@ -18,14 +18,14 @@ use super::socket::{CloseReason, Socket};
 /// A call ends when its output is this long, so that a peer that sends much and reads nothing does
 /// not fill the memory: the next call comes when the output is sent.
 const CALL_OUTPUT_MAX: usize = 64 * 1024;
-/// A call ends when it has taken this long, so that the answers to its messages do not wait for the
-/// messages behind them.
+/// A call ends when it has taken this long, so that the answers to its messages do not wait for
+/// later messages.
 const CALL_DURATION_MAX: Duration = Duration::from_millis(1);
 /// A thread's copy of the input is not kept if it grew beyond this.
 const INPUT_BYTES_KEPT: usize = 128 * 1024;
 
 thread_local! {
-    /// The input, which is unmasked in place. Sockets that wait have none.
+    /// The input, which is unmasked in place. Idle sockets have none.
     static INPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -36,13 +36,13 @@ pub(super) struct SocketProtocol {
     handlers: Handlers,
     times: Times,
     health: Health,
-    /// When the message that is not complete began.
+    /// When the incomplete message began to arrive.
     message_since: Option<Instant>,
     is_closing: bool,
     /// A room to which this socket has sent more than its members read, or that it is in and that
     /// others have overrun. It is forgotten when the health is checked.
     crowded: Option<Weak<RoomInner>>,
-    /// No messages are read before this, or until members of that room have read theirs.
+    /// No messages are read until this time, or until the members of `crowded` have read theirs.
     paused_until: Option<Instant>,
     /// Whether the next message has waited for long enough, and is read in any case.
     is_due: bool,
@@ -61,7 +61,7 @@ enum Health {
     Pinged,
 }
 
-/// Whether the messages behind an event are read in the same call.
+/// Whether the messages after an event are read in the same call.
 enum After {
     Continue,
     Stop,
@@ -90,7 +90,7 @@ impl SocketProtocol {
         }
     }
 
-    /// Runs a part of a call. What is sent meanwhile goes out at its end.
+    /// Runs a part of a call. What is sent during that part goes out at its end.
     fn call<T>(&mut self, io: &mut Io<'_>, work: impl FnOnce(&mut Self, &mut Io<'_>) -> T) -> T {
         self.socket.outbox.begin();
         let result = work(self, io);
@@ -98,7 +98,7 @@ impl SocketProtocol {
         result
     }
 
-    /// Sends what was queued, and begins to wait for the end if a close frame was.
+    /// Sends what was queued. After a close frame, limits the time until the peer's answer.
     fn send(&mut self, io: &mut Io<'_>) {
         let (stage, kept) = self.socket.outbox.end(|frames| io.send(frames));
         if kept > 0 || self.keeps_frames {
@@ -109,7 +109,7 @@ impl SocketProtocol {
             self.is_closing = true;
             io.set_timeout(self.times.close_timeout);
             if self.paused_until.take().is_some() {
-                // The peer's answer comes behind its messages.
+                // The peer's answer comes after its messages, so these have to be read.
                 io.resume();
             }
         }
@@ -178,7 +178,7 @@ impl SocketProtocol {
         used
     }
 
-    /// The peer closes, or confirms that this side closes.
+    /// Handles a close frame of the peer, which begins or confirms the closing handshake.
     fn answer_close(&mut self, reason: CloseReason, io: &mut Io<'_>) {
         let code = if reason.code.is_sendable() { reason.code } else { CloseCode::NORMAL };
         self.socket.outbox.close(code, "");
@@ -187,7 +187,8 @@ impl SocketProtocol {
         io.close();
     }
 
-    /// The peer broke a rule: it is told, and the connection ends without waiting for it.
+    /// Closes the socket because of an error: sends a close frame, and does not wait for the
+    /// answer.
     fn fail(&mut self, code: CloseCode, reason: &str, io: &mut Io<'_>) {
         tracing::debug!(%code, reason, "a WebSocket is closed");
         self.socket.outbox.close(code, reason);
@@ -196,7 +197,7 @@ impl SocketProtocol {
         io.close();
     }
 
-    /// Whether the next message is not read yet, because members of a room are behind.
+    /// Returns whether the next message has to wait, because members of a room are behind.
     #[inline]
     fn must_wait(&mut self, io: &mut Io<'_>) -> bool {
         if !self.is_due {
@@ -207,9 +208,9 @@ impl SocketProtocol {
         self.crowded.is_some() && self.pause(io)
     }
 
-    /// Reads nothing for a while if members of the crowded room have not read what they were sent.
-    /// Returns whether it waits for them. However many senders there are, each one's next message
-    /// waits no longer than it would for one member.
+    /// Stops reading for a while if members of the crowded room have not read what they were sent.
+    /// Returns whether it has stopped. However many senders and members there are, the next message
+    /// of a sender waits for [`PATIENCE`] at most.
     #[cold]
     fn pause(&mut self, io: &mut Io<'_>) -> bool {
         let now = Instant::now();
@@ -229,7 +230,7 @@ impl SocketProtocol {
         true
     }
 
-    /// Continues to read, if nobody has to be waited for any more.
+    /// Continues to read, unless the socket has to wait for other members.
     #[cold]
     fn end_pause(&mut self, io: &mut Io<'_>) {
         if !self.pause(io) {
@@ -238,7 +239,8 @@ impl SocketProtocol {
         }
     }
 
-    /// There is no memory for the message that is arriving, or others need it.
+    /// Closes the socket, because there is no memory for the message that is arriving, or because
+    /// others need its memory.
     #[cold]
     fn give_up_message(&mut self, io: &mut Io<'_>) {
         self.decoder.discard();
@@ -261,7 +263,7 @@ impl SocketProtocol {
             }
             Health::Silent => {
                 self.health = Health::Pinged;
-                // Without room for it there is output that the peer does not read.
+                // There is no room only if the peer does not read earlier output.
                 let _ = self.socket.ping(b"");
                 io.set_timeout(self.times.pong_timeout);
             }

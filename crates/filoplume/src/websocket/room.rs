@@ -24,14 +24,14 @@ use super::socket::{SendError, Socket};
 ///
 /// A socket whose closure sends more to a room than the members read is read more slowly: while
 /// more than half of its [bound](super::WebSocketUpgrade::unsent_bytes_max) waits for a member, the
-/// next message of the sender waits too, until that member has taken everything, and 3 seconds at
-/// most. So fast senders get nobody disconnected who keeps reading, at half a megabyte per second
-/// or more. A slow member slows down a fast sender, unless the room skips slow members.
+/// next message of the sender waits too, until that member has caught up, and 3 seconds at most. So
+/// fast senders cause no disconnect of a member that keeps reading half a megabyte per second or
+/// more. A slow member slows down a fast sender, unless the room skips slow members.
 ///
 /// Several senders at once may exceed the bound of a member. The member is disconnected only if it
 /// has taken nothing for 3 seconds, if 16 times its bound waits for it, or if the memory of the
-/// server is used up. Meanwhile the next message of every socket in that room waits, for 3 seconds
-/// at most. A room that skips slow members skips them at the bound. What
+/// server is used up. While its bound is exceeded, the next message of every socket in that room
+/// waits, for 3 seconds at most. A room that skips slow members skips them at the bound. What
 /// threads of the program send, what sockets [on threads](super::WebSocketUpgrade::on_thread) send,
 /// and what comes from other instances is not slowed down.
 ///
@@ -61,7 +61,7 @@ pub(super) struct RoomInner {
     slow: SlowMembers,
     members: Mutex<Members>,
     pub(super) overrun: Overrun,
-    /// Those of all its home, if it has one.
+    /// The counts of all rooms of its home, if it has one.
     counts: Arc<RoomCounts>,
     /// The rooms that this one belongs to, and its name there.
     home: Option<(Weak<RoomsInner>, Box<str>)>,
@@ -69,13 +69,13 @@ pub(super) struct RoomInner {
 
 #[derive(Default)]
 struct Members {
-    /// By the number of the socket: in the order in which they were opened, which is mostly that of
-    /// their memory.
+    /// By the ID of the socket. That is the order in which the sockets were opened, and mostly the
+    /// order of their memory.
     all: BTreeMap<u64, Arc<Outbox>>,
-    /// Those that the last message found behind, or left there. Others may be here too.
+    /// Members that were behind after the last message was queued. Some may have caught up since.
     behind: Vec<Arc<Outbox>>,
-    /// Whether the last one has left a room with a name: from then on another room has the name,
-    /// and this one stays empty.
+    /// Whether this room has a name, and its last member has left. From then on another room has
+    /// the name, and this one stays empty.
     is_over: bool,
 }
 
@@ -150,7 +150,7 @@ impl Room {
         }
     }
 
-    /// Returns the room that has the name now, if the last member has left this one since.
+    /// Returns this room, or the room that has its name now if the last member has left this one.
     fn now(&self) -> Option<Arc<RoomInner>> {
         if !self.inner.members.lock().is_over {
             return Some(Arc::clone(&self.inner));
@@ -215,8 +215,8 @@ impl fmt::Debug for Room {
 }
 
 impl RoomInner {
-    /// The members stay locked, so that they all see the same order. Sending runs no code of the
-    /// program and never waits for a peer.
+    /// The members stay locked, so that all of them get the messages in the same order. Sending
+    /// runs no code of the program and never waits for a peer.
     fn broadcast(self: &Arc<Self>, message: MessageRef<'_>, except: Option<u64>) -> Broadcast {
         let mut members = self.members.lock();
         let Members { all, behind, .. } = &mut *members;
@@ -257,13 +257,13 @@ impl RoomInner {
         result
     }
 
-    /// Makes a sender wait until another member is no longer behind. Returns how long the sender
-    /// waits at most, or `None` if it does not wait.
+    /// Notes a sender at a member that is behind, so that it is woken when that member has caught
+    /// up. Returns how long the sender has to wait at most, or `None` if it does not have to.
     pub(super) fn wait_for_members(&self, sender: &Arc<Outbox>) -> Option<Duration> {
         let mut members = self.members.lock();
         let Members { behind, .. } = &mut *members;
         for index in (0..behind.len()).rev() {
-            // What a sender is sent itself goes out before it is read again.
+            // A sender does not wait for itself: what waits for it is sent before it is read again.
             if behind[index].id == sender.id {
                 continue;
             }
@@ -306,8 +306,8 @@ impl RoomInner {
         true
     }
 
-    /// The socket forgets the room first: if it joins once more at the same time, it is in the room
-    /// or not, and in any case it is removed when it closes.
+    /// The socket forgets the room first. If it joins again at the same time, it may or may not be
+    /// in the room afterwards, but it is always removed when it closes.
     fn leave(self: &Arc<Self>, socket: &Socket) {
         socket.outbox.left(self);
         self.remove(socket.id());

@@ -21,7 +21,7 @@ impl RoomCounts {
         }
     }
 
-    /// Adds them to the metrics.
+    /// Adds these counts to the metrics.
     pub(super) fn collect(&self, label: (&str, &str), samples: &mut Samples) {
         samples.counter_of(
             "filoplume_room_messages",

@@ -17,7 +17,7 @@ use super::socket::Socket;
 use crate::instances::{Membership, RedisChannel};
 use crate::observe::Samples;
 
-/// A socket may be in many rooms, and no budget counts their names.
+/// Longest name of a room. A socket may be in many rooms, and no budget counts their names.
 const NAME_BYTES_MAX: usize = 1024;
 
 /// Rooms with names. A room exists while it has members. Clones refer to the same rooms.
@@ -44,8 +44,8 @@ pub struct Rooms {
     inner: Arc<RoomsInner>,
 }
 
-/// The lock on the rooms is never held together with that on the members of one: a message to
-/// thousands keeps nobody from joining another room.
+/// The lock on the rooms is never held together with the lock on the members of a room. So a
+/// message to thousands of members does not keep a socket from joining another room.
 #[derive(Default)]
 pub(super) struct RoomsInner {
     slow: SlowMembers,
@@ -60,8 +60,8 @@ impl RoomsInner {
         self.rooms.lock().get(name).cloned()
     }
 
-    /// Adds a socket to the room of this name. If that room is found to be over, a new one takes
-    /// its place: whoever has emptied it may not have removed it yet.
+    /// Adds a socket to the room of this name. If that room is over, a new one takes its place: the
+    /// thread that removed the last member may not have removed the room yet.
     pub(super) fn join(self: &Arc<Self>, name: &str, socket: &Socket) {
         let mut room =
             self.rooms.lock().entry(name.into()).or_insert_with(|| self.room(name)).clone();
@@ -163,7 +163,8 @@ impl Rooms {
         }
     }
 
-    /// Sends a message to all members of a room. Returns how many of this instance it was sent to.
+    /// Sends a message to all members of a room. Returns how many members of this instance it was
+    /// sent to.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn broadcast(&self, name: &str, message: impl AsMessage) -> Broadcast {
         let message = message.as_message();
@@ -197,13 +198,14 @@ impl Rooms {
     }
 
     /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the
-    /// metrics, with the label `rooms` that has this name: the rooms and their members, the
-    /// messages to them, and how many times a message was sent to a member or met a slow one. All
-    /// rooms are added up, because clients may choose their names.
+    /// metrics, with this name as the label `rooms`: the rooms and their members, the messages to
+    /// them, and how many times a message was sent to a member or met a slow one. All rooms are
+    /// added up, because clients may choose their names.
     pub fn collector(&self, name: &str) -> impl Fn(&mut Samples) + Send + Sync + use<> {
         let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
         move |samples| {
-            // Copied, so that no lock of a room is waited for with that on all of them.
+            // Copied, so that the lock on the rooms is not held while this waits for the lock of
+            // one.
             let rooms: Vec<Room> = inner.rooms.lock().values().cloned().collect();
             let members = rooms.iter().map(Room::len).sum();
             let label = ("rooms", &*name);

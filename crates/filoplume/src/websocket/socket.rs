@@ -14,7 +14,7 @@ use super::room::Room;
 /// An open WebSocket. Clones refer to the same socket, and any thread may use them.
 ///
 /// Sending never blocks: messages wait until the peer has read what came before. What a closure of
-/// the socket itself sends goes out when it returns.
+/// the socket itself sends goes out when that closure returns.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -47,7 +47,8 @@ pub enum SendError {
     /// to drop the message or to close the socket.
     Full,
     /// The peer does not read, and the memory for what all peers have not read is used up: see
-    /// [`memory_max`](crate::ServerConfig::memory_max). The same choice as for `Full`.
+    /// [`memory_max`](crate::ServerConfig::memory_max). The caller has the same choice as for
+    /// `Full`.
     OutOfMemory,
 }
 
@@ -129,7 +130,7 @@ impl Socket {
         self.outbox.subprotocol.as_deref()
     }
 
-    /// Joins a room, until it leaves it or closes. The same as [`Room::join`].
+    /// Joins a room. The socket stays in it until it leaves or closes. The same as [`Room::join`].
     pub fn join(&self, room: &Room) {
         room.join(self);
     }

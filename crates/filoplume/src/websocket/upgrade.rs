@@ -30,7 +30,8 @@ use crate::semantics::origin::is_origin_of;
 ///
 /// As a parameter it accepts the handshake and rejects every other request: with `426` if it does
 /// not ask for a WebSocket of version 13, and with `400` if it is malformed. As a result it opens
-/// the socket. The other parameters of the handler decide beforehand, such as a session.
+/// the socket. Other parameters of the handler, such as a session, can reject the request before
+/// the socket opens.
 ///
 /// The closures belong to one socket and may change what they capture. They may block: the
 /// messages of a socket are handled one after the other, and no other socket waits for them. A
@@ -71,13 +72,13 @@ use crate::semantics::origin::is_origin_of;
 pub struct WebSocketUpgrade {
     handshake: HandshakeRequest,
     origin: Origin,
-    /// An origin of the program that is none.
+    /// What is wrong with an origin that the program has passed.
     mistake: Option<String>,
     subprotocols: Vec<String>,
     config: Config,
     handlers: Handlers,
     stopping: Stopping,
-    /// Where the socket is counted, if the app counts.
+    /// Where the socket is counted, if the app counts sockets.
     counts: Option<Arc<SocketCounts>>,
 }
 
@@ -187,7 +188,7 @@ impl WebSocketUpgrade {
 
     /// Gives the socket to a closure on a thread of the pool, in place of the other closures. The
     /// thread waits for the peer all the time, so this is for few sockets. They count among the
-    /// threads that may wait for peers: beyond that bound a socket is closed at once.
+    /// threads that may wait for peers, whose number is bounded.
     ///
     /// When the server begins to stop, the socket is closed with 1001, and
     /// [`receive`](BlockingSocket::receive) returns `None` once the peer has answered. The server
@@ -253,7 +254,7 @@ impl WebSocketUpgrade {
     }
 
     /// Sets the subprotocols, the preferred one first. The first that the client offers is chosen:
-    /// see [`Socket::subprotocol`]. If it offers none of them, the socket opens without.
+    /// see [`Socket::subprotocol`]. If it offers none of them, the socket opens without one.
     pub fn subprotocols<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.subprotocols = names.into_iter().map(Into::into).collect();
         self
@@ -274,22 +275,22 @@ impl WebSocketUpgrade {
     }
 
     /// Sets how many bytes may wait for the peer before [`Socket::send`] fails. Default: 256 KiB.
-    /// As much may be under way in addition. A longer message is accepted if nothing else waits,
-    /// and one that comes from a room if no more than half of this waits.
+    /// As many bytes again may be under way. A longer message is accepted if nothing else waits,
+    /// and a message of a room if no more than half of this waits.
     pub fn unsent_bytes_max(mut self, bytes: usize) -> Self {
         self.config.unsent_bytes_max = bytes;
         self
     }
 
     /// Sets how many [rooms](super::Room) the socket may be in. Default: 1,000. When it joins one
-    /// more, it stays out of that and is closed with 1008.
+    /// more, it stays out of that room and is closed with 1008.
     pub fn rooms_max(mut self, rooms: usize) -> Self {
         self.config.rooms_max = rooms;
         self
     }
 
-    /// Sets after which silence a ping is sent. `None` sends none, and a peer that has vanished is
-    /// noticed only when something is sent to it. Default: 30 seconds.
+    /// Sets how long the peer may be silent before a ping is sent. `None` sends none, and a peer
+    /// that has vanished is noticed only when something is sent to it. Default: 30 seconds.
     pub fn ping_interval(mut self, interval: Option<Duration>) -> Self {
         self.config.times.ping_interval = interval.unwrap_or(Duration::MAX);
         self
@@ -314,10 +315,11 @@ impl WebSocketUpgrade {
         self
     }
 
-    /// Sets how messages are compressed, if the client offers it. `None` compresses nothing.
+    /// Sets how messages are compressed, if the client offers compression. `None` compresses
+    /// nothing.
     ///
-    /// By default each message is compressed on its own, so that a socket that waits holds no
-    /// memory for it and a broadcast is compressed once.
+    /// By default each message is compressed on its own, so that an idle socket holds no memory for
+    /// it and a broadcast is compressed once.
     #[cfg(feature = "websocket-deflate")]
     pub fn compression(mut self, compression: Option<(DeflateConfig, DeflateOptions)>) -> Self {
         self.config.deflate = compression;
@@ -332,7 +334,7 @@ impl WebSocketUpgrade {
     /// Checks the origin, and returns the response with everything that was negotiated.
     pub(super) fn accept(self, respond: impl FnOnce(Negotiated) -> Response) -> Result<Response> {
         if let Some(mistake) = self.mistake {
-            // The source is for the log. It is the program's mistake, not that of the client.
+            // The message is for the log: the mistake is the program's, not the client's.
             return Err(Error::internal(format!("`WebSocketUpgrade::allow_origins`: {mistake}")));
         }
         if let Origin::Foreign(origin) = self.origin {

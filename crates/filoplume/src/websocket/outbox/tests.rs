@@ -1,4 +1,4 @@
-//! What has room in a socket without a connection.
+//! Which messages are accepted by a socket without a connection.
 
 #[cfg(feature = "websocket-deflate")]
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
@@ -21,7 +21,7 @@ fn socket_with(bounds: Bounds) -> Socket {
 fn what_waits_is_as_long_as_the_bound_and_no_longer_but_for_one_message() {
     let text = |length| "x".repeat(length);
     let socket = socket(1000);
-    // With a head of four bytes.
+    // Its frame has 500 bytes, because the head has four.
     assert_eq!(socket.send(text(496)), Ok(()));
     assert_eq!(socket.send(text(501)), Err(SendError::Full));
     assert_eq!(socket.ping(&[7; 100]), Ok(()));
@@ -47,7 +47,7 @@ fn a_socket_that_joins_too_many_rooms_stays_out_and_is_closed() {
     let (len, stage) = (|name: &str| rooms.len_of(name), || socket.outbox.stage());
     ["a", "b", "c"].iter().for_each(|name| join(name));
     rooms.leave("b", &socket);
-    // Rooms that have ended and those that it is in already are not counted.
+    // Rooms that have ended and those that the socket is in already are not counted.
     (0..10).for_each(|_| Room::new().join(&socket));
     ["b", "c"].iter().for_each(|name| join(name));
     assert_eq!((["a", "b", "c"].map(len), stage()), ([1, 1, 1], Stage::Open));

@@ -22,7 +22,7 @@ fn socket_with(id: u64, unsent_bytes_max: usize) -> Socket {
     Socket { outbox: Arc::new(outbox) }
 }
 
-/// As when the peer has taken everything.
+/// Does what happens when the peer has taken everything.
 fn take_all(socket: &Socket) {
     socket.outbox.begin();
     socket.outbox.end(|_| {});
@@ -46,7 +46,7 @@ fn a_message_that_is_being_sent_keeps_nobody_from_another_room() {
     let large = rooms.get("large").unwrap();
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
-        // As while a message is sent to all members.
+        // Locked as while a message is sent to all members.
         let members = large.inner.members.lock();
         let of_large = scope.spawn(|| {
             let socket = socket(2);
@@ -55,7 +55,7 @@ fn a_message_that_is_being_sent_keeps_nobody_from_another_room() {
         });
         let rooms = &rooms;
         scope.spawn(move || {
-            // Whoever waits for the large room waits by now, most of the times.
+            // By now, the other thread usually waits for the large room.
             thread::sleep(Duration::from_millis(20));
             let socket = socket(3);
             rooms.join("small", &socket);
@@ -134,7 +134,7 @@ fn a_room_that_is_over_takes_the_name_only_from_itself() {
     let over = rooms.get("one").unwrap();
     over.leave(&members[0]);
     rooms.join("one", &members[1]);
-    // As if it came late to tell that it is over.
+    // As if the room that is over were removed late, when another one has its name.
     let (home, name) = over.inner.home().unwrap();
     home.forget(name, &over.inner);
     assert_eq!((rooms.names(), rooms.len_of("one")), (vec!["one".to_owned()], 1));
@@ -193,7 +193,7 @@ fn a_member_that_takes_something_is_waited_for_again() {
     assert_eq!(room.broadcast("more"), Broadcast { sent: 1, slow: 0 });
 }
 
-/// The last one leaves while another one joins, all the time.
+/// Again and again, the last member leaves while another one joins.
 #[test]
 fn whoever_joins_while_the_last_one_leaves_is_in_the_room() {
     let rooms = Rooms::new();
