@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_makes_no_login_valid_again() {
         let generations = MemoryGenerations::new();
-        // As after a day by which the clock was ahead.
+        // As if the clock had been ahead by a day.
         let ahead = microseconds() + 24 * 3600 * 1_000_000;
         generations.inner.lock().newest = ahead;
         assert_eq!([(); 2].map(|()| generations.advance("ada")), [ahead + 1, ahead + 2]);

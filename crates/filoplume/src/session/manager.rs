@@ -184,7 +184,7 @@ impl SessionManager {
                     return Ok(LoadedSession::new(now));
                 };
                 let id = key.mac(ID_PURPOSE, token);
-                // The record, which knows the exact time, is not read yet.
+                // The record, which contains the exact time, is not read yet.
                 let bytes = store.load_presented(&id, self.lifetime.longest())?;
                 bytes.and_then(|bytes| {
                     let record = Record::decode(&bytes)?;

@@ -1,10 +1,10 @@
-//! Signs that another instance of the app has another key or another clock. Without a word about
-//! it, users seem to be logged out at random.
+//! Logs signs that another instance of the app has another key or another clock. Without such a
+//! line, users seem to be logged out at random.
 
 use super::record::Record;
 use crate::log::Throttle;
 
-/// How far apart the clocks of instances are at most if somebody sets them right.
+/// How far apart the clocks of instances are at most if they are synchronized.
 const SKEW_SECONDS_MAX: u64 = 10;
 
 /// The shortest cookie that a key makes: its signature, in Base64.

@@ -50,8 +50,8 @@ impl Record {
         Self { created: now, touched: now, values: Map::new() }
     }
 
-    /// A login has a subject, and nothing else gives a session one. An app that does not use
-    /// subjects remembers sessions when somebody logs in.
+    /// A session has a subject only after a login. In an app that does not use subjects, a session
+    /// that is remembered counts as that of a user, because apps remember sessions at login.
     pub(crate) fn owner(&self) -> SessionOwner {
         if self.values.contains_key(SUBJECT) || self.remembered_for().is_some() {
             SessionOwner::User

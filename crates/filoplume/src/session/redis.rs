@@ -14,8 +14,8 @@ use crate::redis_pool::{RedisPool, query_all};
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a session of a visitor is kept until a client presents it. A browser that accepts
-/// cookies does so with its next request. A flood of new sessions fills the server with those of
-/// this time, and not of a day.
+/// cookies does so with its next request. So a flood of new sessions fills the server with the
+/// sessions of an hour, and not of a day.
 const UNPRESENTED_TIME: Duration = Duration::from_secs(3600);
 
 /// Replaces a record if it is unchanged. Redis runs a script atomically.
@@ -116,8 +116,8 @@ impl RedisStore {
     }
 }
 
-/// Returns whether Redis cannot serve a command now that it could serve at another time: its memory
-/// or its disk is full, or it is loading, busy with a script, or a replica.
+/// Returns whether an error is temporary: Redis cannot serve the command now, because its memory or
+/// its disk is full, or because it is loading, busy with a script, or a replica.
 fn passes(error: &RedisError) -> bool {
     let passing = ["OOM", "MISCONF", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS"];
     // A script that cannot write is `ERR` in Redis before 7, followed by the text of the error.
@@ -162,8 +162,8 @@ impl SessionStore for RedisStore {
         commands.cmd("GET").arg(&key).cmd("PTTL").arg(&key);
         let (record, left): (Option<Vec<u8>>, i64) =
             self.ask(|connection| query_all(connection, &commands))?;
-        // A session whose end comes near is kept longer too. That is harmless: the record says when
-        // it ends.
+        // This also extends the time of a session that is about to end. That is harmless: the
+        // record says when it ends.
         let is_short = u128::try_from(left).is_ok_and(|left| left <= UNPRESENTED_TIME.as_millis());
         if record.is_some() && is_short && keep_for > UNPRESENTED_TIME {
             self.query::<()>(cmd("PEXPIRE").arg(&key).arg(milliseconds(keep_for)))?;

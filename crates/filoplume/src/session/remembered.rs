@@ -84,7 +84,7 @@ impl Session {
 impl LoadedSession {
     pub(super) fn remember(&mut self, lifetime: Duration, now: u64) {
         let seconds = Value::from(lifetime.as_secs());
-        // The lifetime counts from here, also if the visitor has had the session for long.
+        // The lifetime counts from here, even if the visitor has had the session for long.
         self.record.created = now;
         self.record.values.insert(REMEMBERED.to_owned(), seconds.clone());
         // Recorded even if the number is the same as before, because the session is extended.

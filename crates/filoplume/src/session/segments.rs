@@ -93,8 +93,8 @@ impl Segments {
         self.keep_share(bytes_max);
     }
 
-    /// Inserts a session, and replaces one with the same ID. That of a visitor is on probation. The
-    /// caller ensures that the record is not longer than `bytes_max`.
+    /// Inserts a session, and replaces one with the same ID. A new session of a visitor is on
+    /// probation. The caller ensures that the record is not longer than `bytes_max`.
     pub(super) fn insert(&mut self, id: &str, new: New<'_>, now: Instant, bytes_max: usize) {
         let New { owner, record, end } = new;
         self.remove(id);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::core::error::Result;
 
-/// Whose a session is. A store with a bound keeps those of users longest: a stranger can begin and
-/// present any number of sessions, but cannot log in.
+/// Who a session belongs to. A store with a bound keeps those of users longest: a stranger can
+/// begin and present any number of sessions, but cannot log in.
 ///
 /// ```
 /// use filoplume::session::{MemoryStore, SessionOwner, SessionStore};
@@ -126,7 +126,7 @@ pub trait SessionStore: Send + Sync + 'static {
         self.load(id)
     }
 
-    /// Like [`insert`](Self::insert), with whose the session is.
+    /// Like [`insert`](Self::insert), and says who the session belongs to.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ pub trait SessionStore: Send + Sync + 'static {
         self.insert(id, record, keep_for)
     }
 
-    /// Like [`replace`](Self::replace), with whose the session is from now on.
+    /// Like [`replace`](Self::replace), and says who the session belongs to from now on.
     ///
     /// # Errors
     ///

@@ -151,13 +151,13 @@ fn a_remembered_session_needs_no_use_and_ends_when_it_was_said() {
         assert_eq!(kept, Some(900), "it counts from the login on");
         assert_eq!(number(&manager, &cookie, "n", 1049), Some(1), "it is beyond 0 + 1000, too");
         assert_eq!(number(&manager, &cookie, "n", 1050), None);
-        // Another ID, and a use, change nothing of that.
+        // A new ID and a use do not change that.
         let (cookie, kept) = save_after(&manager, &cookie, 650, LoadedSession::renew);
         assert_eq!(kept, Some(400));
         let (cookie, kept) = save_after(&manager, &cookie, 1000, |_| ());
         assert_eq!(kept, Some(50));
         assert_eq!(number(&manager, &cookie, "n", 1050), None);
-        // To be remembered for as long again is a change.
+        // Remembering it for the same time again counts as a change.
         let extend = |live: &mut LoadedSession| live.remember(Duration::from_secs(900), 1001);
         let (cookie, kept) = save_after(&manager, &cookie, 1001, extend);
         assert_eq!(kept, Some(900));
@@ -239,7 +239,7 @@ fn the_later_use_counts_if_two_requests_save_a_session() {
     assert_eq!(number(&manager, &cookie, "a", 259), Some(1));
 }
 
-/// It is the cookie of another session by then, or none.
+/// By then the browser has the cookie of another session, or none.
 #[test]
 fn a_session_that_has_ended_meanwhile_is_not_given_to_the_browser_again() {
     let (manager, store) = in_memory();
@@ -248,7 +248,7 @@ fn a_session_that_has_ended_meanwhile_is_not_given_to_the_browser_again() {
     let mut ends = manager.load(Some(&cookie), 100).expect("memory does not fail");
     ends.destroy();
     assert_eq!(manager.save(ends, 100).expect("memory does not fail"), CookieAction::Remove);
-    // It would have been used for longer.
+    // If the session still existed, this use would extend the cookie.
     assert_eq!(manager.save(slow, 100).expect("memory does not fail"), CookieAction::Unchanged);
     assert!(store.is_empty());
 }

@@ -21,8 +21,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(25);
 
 impl SqliteStore {
-    /// Runs a closure that reads. It may run several times. In WAL mode it rarely has to wait: when
-    /// another program opens or closes the file.
+    /// Runs a closure that reads. It may run several times. In WAL mode it has to wait only while
+    /// another program opens or closes the file, which is rare.
     pub(super) fn read<T>(
         &self,
         run: impl FnMut(&mut Connection) -> rusqlite::Result<T>,

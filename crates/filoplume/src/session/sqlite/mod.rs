@@ -74,7 +74,7 @@ const USE_PAUSE: Duration = Duration::from_secs(5);
 /// minute. Each new session deletes up to 8 expired ones, so that they cannot accumulate at any
 /// rate of new sessions.
 pub struct SqliteStore {
-    /// Never locked while its owner waits for SQLite's lock, because others read meanwhile.
+    /// Never locked while a thread waits for SQLite's lock, because other threads read meanwhile.
     connection: Mutex<Connection>,
     /// Held by the one thread that tries to write. The others wait for it.
     writer: Mutex<()>,
@@ -110,7 +110,8 @@ impl SqliteStore {
     pub fn with_connection(mut connection: Connection) -> Result<Self> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // In WAL mode a commit then waits for no disk; a checkpoint does.
+        // With this setting, a commit in WAL mode does not wait for the disk; only a checkpoint
+        // does.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         schema::create(&mut connection)?;
         // From now on the store waits itself, without the lock of the connection.
@@ -294,7 +295,7 @@ impl SessionStore for SqliteStore {
                 .optional()
         })?;
         let Some((record, is_used, at)) = found else { return Ok(None) };
-        // Also if the clock was set back.
+        // Use is also recorded if the clock was set back.
         if !is_used || !(0..USE_PRECISION).contains(&microseconds().saturating_sub(at)) {
             self.record_use(id);
         }

@@ -109,7 +109,7 @@ fn the_bytes_of_all_records_have_a_bound() {
         store.insert(&format!("more-{number}"), &[7; 3000], HOUR).unwrap();
         assert!(bytes() <= 10_000, "{}", bytes());
     }
-    // Also if a session grows.
+    // The same holds if a session grows.
     begin(&store, "grows");
     assert!(store.replace("grows", b"1234", &[7; 9000], HOUR).unwrap());
     assert!(bytes() <= 10_000, "{}", bytes());
@@ -340,7 +340,7 @@ fn sessions_of_a_database_that_cannot_be_written_are_served_and_do_not_fill_the_
     store.connection.lock().pragma_update(None, "query_only", true).unwrap();
     let (all, log) = logged(|| (0..500).all(|_| present(&store, "a")));
     assert!(all, "they are valid");
-    // One per pause that the test takes.
+    // One line per pause that the test lasts.
     assert!((1..5).contains(&unrecorded_uses(&log)), "{log}");
     // After the pause it is recorded.
     store.connection.lock().pragma_update(None, "query_only", false).unwrap();
