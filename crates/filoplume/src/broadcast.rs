@@ -137,7 +137,8 @@ pub struct Broadcast<S> {
 }
 
 struct Shared<S> {
-    /// Those that get messages. It is locked while one is sent, so that all get the same order.
+    /// The connections that get messages. Locked while a message is sent, so that all of them get
+    /// messages in the same order.
     members: Mutex<Vec<S>>,
     /// Never locked for long: event loops add connections, and must not wait for a message.
     door: Mutex<Door<S>>,
@@ -145,9 +146,9 @@ struct Shared<S> {
 
 /// Where connections come in.
 struct Door<S> {
-    /// Those that have come since the last message.
+    /// Connections that were added since the last message.
     newcomers: Vec<S>,
-    /// How many others there are.
+    /// The number of all other connections.
     members: usize,
     totals: Totals,
     /// From this number on, closed connections are removed before another one is added. Otherwise
@@ -203,7 +204,7 @@ impl<S: Subscriber> Broadcast<S> {
         let mut door = self.shared.door.lock();
         if door.len() >= door.prune_from {
             door.newcomers.retain(Subscriber::is_open);
-            // A message that is being sent removes them as well.
+            // If this is locked, a message is being sent, which removes closed connections as well.
             if let Some(mut members) = self.shared.members.try_lock() {
                 members.retain(Subscriber::is_open);
                 door.members = members.len();
@@ -221,7 +222,8 @@ impl<S: Subscriber> Broadcast<S> {
         turn.send(bytes, key)
     }
 
-    /// Waits until no other message is sent. It is this caller's turn until the result is dropped.
+    /// Waits until no other message is being sent. It is this caller's turn until the result is
+    /// dropped.
     pub(crate) fn turn(&self) -> Turn<'_, S> {
         Turn { broadcast: self, members: self.shared.members.lock() }
     }
@@ -267,7 +269,7 @@ pub(crate) struct Turn<'a, S> {
 }
 
 impl<S: Subscriber> Turn<'_, S> {
-    /// Adds those that have come until now to those that get the message.
+    /// Adds the connections that have come until now to those that get the message.
     pub(crate) fn let_in(&mut self) {
         let mut door = self.broadcast.shared.door.lock();
         self.members.append(&mut door.newcomers);

@@ -110,7 +110,7 @@ impl Event {
     }
 
     /// Sets what the event is about, for hubs that [coalesce](super::SlowClients::Coalesce): an
-    /// event replaces one with an equal key that waits for a slow client. It is not sent.
+    /// event replaces one with an equal key that waits for a slow client. The key is not sent.
     pub fn key(mut self, key: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -167,7 +167,8 @@ fn valid(field: &'static str, value: String) -> Result<String, InvalidEvent> {
     if value.contains(['\r', '\n', '\0']) { Err(InvalidEvent { field }) } else { Ok(value) }
 }
 
-/// Returns the lines, which end as those of an event stream do. There is one more than line ends.
+/// Splits a text at the line ends of event streams: LF, CR and CRLF. There is one more line than
+/// line ends.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

@@ -21,7 +21,7 @@ use crate::observe::Samples;
 /// Sends events to any number of clients. Clones send to the same clients.
 ///
 /// An event is encoded once. Sending never waits for a client: [`SlowClients`] says what happens to
-/// one for which too much waits. Clients that have left are removed.
+/// a client for which too much waits. Clients that have left are removed.
 ///
 /// The streams end when the last clone of the hub is dropped or the hub is [closed](Self::close),
 /// after what waits has been sent. Browsers then connect again. They stop if the response is not a
@@ -51,7 +51,7 @@ pub struct Hub {
     replay: usize,
     capacity: usize,
     keep_alive: Duration,
-    /// Never locked for long: event loops take what clients have missed.
+    /// Never locked for long, because event loops lock it to read what clients have missed.
     recent: Arc<Mutex<Recent>>,
     #[cfg(feature = "redis")]
     joined: Option<Arc<Membership>>,
@@ -90,8 +90,8 @@ impl Recent {
         self.events.push_back((id, event));
     }
 
-    /// Returns how many events there were up to the one with this ID, or up to the first kept one
-    /// if it is not kept any more.
+    /// Returns how many events there were up to the one with this ID, or before the first kept one
+    /// if the event with this ID is not kept any more.
     fn count_to(&self, id: &str) -> u64 {
         let at = self.events.iter().position(|(kept, _)| kept == id).map_or(0, |at| at + 1);
         self.removed + at as u64
@@ -102,8 +102,8 @@ impl Recent {
         self.removed + self.events.len() as u64
     }
 
-    /// Returns the events behind the first `count` that there have been, as many as fit into a
-    /// piece and one at least. `None` if some of these are not kept any more.
+    /// Returns the events after the first `count` of all: as many as fit into a piece, and at least
+    /// one. `None` if some of these are not kept any more.
     fn piece_behind(&self, count: u64) -> Option<Vec<Bytes>> {
         let begin = usize::try_from(count.checked_sub(self.removed)?).ok()?;
         let (mut piece, mut bytes) = (Vec::new(), 0);
@@ -118,8 +118,8 @@ impl Recent {
     }
 }
 
-/// A client that gets the events that it has missed, before it gets those that are sent. Nothing
-/// waits for it meanwhile, so that a crowd that comes back at once needs no memory.
+/// A client that gets the events that it has missed, before it gets new ones. No events are queued
+/// for it meanwhile, so that a crowd that comes back at once needs no memory.
 struct CatchUp {
     broadcast: Broadcast<pushed::Sender>,
     recent: Arc<Mutex<Recent>>,
@@ -137,7 +137,7 @@ impl CatchUp {
         let recent = self.recent.lock();
         let piece = match recent.piece_behind(self.count) {
             Some(piece) => piece,
-            // More was sent meanwhile than is kept.
+            // More events were sent meanwhile than are kept.
             None if self.has_begun && self.broadcast.disconnects_slow_clients() => {
                 drop(recent);
                 self.broadcast.count_disconnected();
@@ -145,7 +145,7 @@ impl CatchUp {
                 self.sender = None;
                 return None;
             }
-            // Before the first piece it is as if the client had come later.
+            // A client that has got nothing yet is treated as if it had come later.
             None => {
                 self.count = recent.removed;
                 recent.piece_behind(self.count).unwrap_or_default()
@@ -155,7 +155,7 @@ impl CatchUp {
             let sender = self.sender.take()?;
             // The stream of a closed hub ends with its last sender.
             if !recent.is_closed {
-                // With the lock: an event must not fall between both.
+                // `recent` stays locked, so that no event is missed in between.
                 self.broadcast.subscribe(sender);
             }
             return None;
@@ -209,7 +209,7 @@ impl Hub {
         self
     }
 
-    /// Sets after which time of silence a client gets a comment. The default is 15 seconds.
+    /// Sets after how much silence a client gets a comment. The default is 15 seconds.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration) -> Self {
         self.keep_alive = interval;
@@ -249,7 +249,7 @@ impl Hub {
     }
 
     /// Returns a stream of the hub's events, as the response to a client. It begins with the kept
-    /// events behind the last one that the client has got. If that one is not kept any more, it
+    /// events after the last one that the client has got. If that one is not kept any more, it
     /// begins with all kept events: the client has missed these at least. They are sent at the pace
     /// of the client, and nothing waits for it meanwhile. If more events are sent in that time than
     /// are kept, it counts as slow.
@@ -273,7 +273,7 @@ impl Hub {
             if recent.is_closed {
                 return stream.over();
             }
-            // With the lock, as above.
+            // `recent` stays locked, as above.
             self.broadcast.subscribe(sender);
             return stream;
         }
@@ -309,7 +309,7 @@ impl Hub {
         {
             let mut recent = self.recent.lock();
             recent.is_closed = true;
-            // With the lock: nobody comes in afterwards.
+            // With the lock on `recent`: nobody is added afterwards.
             turn.let_in();
         }
         turn.disconnect();
@@ -333,7 +333,8 @@ impl Hub {
         {
             let mut recent = self.recent.lock();
             recent.keep(id, bytes.clone(), self.replay);
-            // With the lock: those that come later find the event among the kept ones.
+            // With the lock on `recent`: clients that come later find the event among the kept
+            // ones.
             turn.let_in();
         }
         self.pass_on(&event);
@@ -360,8 +361,8 @@ impl Hub {
     }
 
     /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the
-    /// metrics, with the label `hub` that has this name: the clients, the events, and how many
-    /// times an event was sent to a client, dropped, or cost a client its connection.
+    /// metrics, with this name as the label `hub`: the clients, the events, and how many times an
+    /// event was sent to a client, dropped, or cost a client its connection.
     pub fn collector(&self, name: &str) -> impl Fn(&mut Samples) + Send + Sync + use<> {
         const DELIVERIES: &str = "Events for single clients of a hub.";
         let (broadcast, name) = (self.broadcast.clone(), name.to_owned());

@@ -26,7 +26,7 @@ pub(super) fn write(event: &Event, message: &mut Writer) {
     }
 }
 
-/// Reads an event, or returns `None` if this is none.
+/// Reads an event, or returns `None` if the message is not a valid event.
 pub(super) fn read(mut message: Reader<'_>) -> Option<Event> {
     let (name, id) = (text(&mut message)?, text(&mut message)?);
     let (data, comment) = (text(&mut message)?, text(&mut message)?);

@@ -10,14 +10,14 @@ use super::Event;
 use crate::core::error::Result;
 use crate::core::response::IntoResponse;
 
-/// After which time of silence a comment is sent. Proxies close connections that are silent for a
-/// minute or less.
+/// How long a stream is silent before a comment is sent. Proxies close connections that are silent
+/// for a minute or less.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 static EVENTS: StaticField = StaticField::new("content-type: text/event-stream\r\n");
 /// No cache may keep a stream.
 static NO_STORE: StaticField = StaticField::new("cache-control: no-store\r\n");
-/// nginx gathers responses otherwise.
+/// Keeps nginx from buffering the response.
 static NO_BUFFERING: StaticField = StaticField::new("x-accel-buffering: no\r\n");
 
 /// Returns a sender and the stream of events that it fills.
@@ -106,7 +106,7 @@ impl EventSender {
     }
 }
 
-/// A response with events. It is sent as `text/event-stream` and not cached, compressed or gathered
+/// A response with events. It is sent as `text/event-stream` and not cached, compressed or buffered
 /// by proxies. After 15 seconds of silence the client gets a comment. When the server shuts down,
 /// the stream ends, and browsers connect again.
 ///
@@ -133,7 +133,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// Sets after which time of silence the client gets a comment. Zero means never.
+    /// Sets after how much silence the client gets a comment. Zero means never.
     pub fn keep_alive(self, interval: Duration) -> Self {
         Self { body: self.body.keep_alive(interval, ":\n\n"), ..self }
     }
