@@ -45,7 +45,7 @@ impl Observer {
         self.monitor.get().and_then(Monitor::calls).unwrap_or_default()
     }
 
-    /// Returns how long the server has been there. `None` for an app without a server.
+    /// Returns how long ago the server was started. `None` for an app without a server.
     pub(crate) fn uptime(&self) -> Option<Duration> {
         self.started_at.get().map(Instant::elapsed)
     }

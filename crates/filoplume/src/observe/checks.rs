@@ -1,4 +1,4 @@
-//! What is known of health checks. The checks themselves are above this room.
+//! What is known of health checks. The checks themselves are in `health`, which uses this module.
 
 #[cfg(feature = "console")]
 use std::time::Duration;

@@ -81,7 +81,7 @@ impl RouteCounts {
 impl Counts {
     pub(crate) fn new(routes: usize) -> Self {
         let threads = thread::available_parallelism().map_or(2, usize::from);
-        // Threads of the pool count as well, and run beside the loops.
+        // Threads of the pool count requests as well, and run at the same time as the loops.
         let shards = (threads * 2).next_power_of_two().min(SHARDS_MAX);
         Self {
             on_shards: (0..shards * routes).map(|_| OnShard::default()).collect(),
@@ -132,7 +132,7 @@ impl Counts {
                 counts.add(OTHER_STATUS, others);
             }
         }
-        // Read after the ends: a request that ends meanwhile never ended before it began.
+        // Read after the ends, so that no request seems to have ended before it began.
         counts.begun =
             self.of_route(route).map(|on_shard| on_shard.begun.load(Ordering::Relaxed)).sum();
         counts.statuses.sort_unstable();
@@ -146,7 +146,7 @@ impl Counts {
 
     /// Returns the counts of a route on all shards.
     fn of_route(&self, route: usize) -> impl Iterator<Item = &OnShard> {
-        // There is no such route if it is beyond the last one.
+        // A number beyond the last route has no counts.
         let routes = self.times.len();
         self.on_shards.iter().skip(route).step_by(routes.max(1)).filter(move |_| route < routes)
     }

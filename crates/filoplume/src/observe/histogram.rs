@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The E24 series: the bounds of a decade, each about 1.1 times the one before. A percentile by
-/// Prometheus is therefore right to a tenth, wherever in a bucket it lies.
+/// The E24 series: the bounds of a decade, each about 1.1 times the one before. A percentile that
+/// Prometheus computes is therefore right to a tenth, wherever in a bucket the true value lies.
 const E24: [u64; 24] = [
     100, 110, 120, 130, 150, 160, 180, 200, 220, 240, 270, 300, 330, 360, 390, 430, 470, 510, 560,
     620, 680, 750, 820, 910,
@@ -95,7 +95,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the upper bound of a bucket. It belongs to the bucket.
+/// Returns the upper bound of a bucket, which belongs to the bucket.
 pub(crate) fn bound(index: usize) -> Duration {
     Duration::from_nanos(bound_ns(index))
 }

@@ -1,7 +1,7 @@
 //! What an app knows of its requests: counts, times, and recent requests that were slow or failed.
 //!
-//! The engine measures single requests ([`Exchange`]) and knows numbers of routes. Here they get
-//! their names, are added up, and become text.
+//! The engine measures single requests ([`Exchange`]) and knows routes by their numbers only. This
+//! module gives the routes their names, adds up what was measured, and formats it as text.
 
 #[cfg(feature = "console")]
 mod busiest;
@@ -54,7 +54,7 @@ pub(crate) use sockets::SocketCounts;
 use stories::Stories;
 pub use stories::{Story, StoryKind};
 
-/// The name under which requests are counted that no route answers.
+/// The name under which requests that no route answers are counted.
 const NO_ROUTE: &str = "(no route)";
 
 /// What is known of the requests of an app, shared by its threads.
@@ -66,7 +66,7 @@ pub(crate) struct Observer {
     stories: Stories,
     scrape: Scrape,
     collectors: Collectors,
-    /// From which time on a request is slow.
+    /// How long a request takes at least to count as slow.
     slow_after: OnceLock<Duration>,
     #[cfg(feature = "websocket")]
     sockets: Arc<SocketCounts>,
@@ -88,7 +88,7 @@ struct Known {
     total: Histogram,
 }
 
-/// From which time on a request is slow, unless the app says otherwise.
+/// How long a request takes at least to count as slow, unless the app says otherwise.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 
 /// Returns the ID of the trace that a response belongs to.
@@ -109,8 +109,8 @@ struct Failure {
     cause: Option<String>,
 }
 
-/// Marks a response with the status of a failure that is none, such as a refused viewer of the
-/// console, as an extension.
+/// An extension of a response that has the status of a failure although nothing has failed, such as
+/// that to a refused viewer of the console.
 #[cfg(feature = "console")]
 #[derive(Clone, Copy)]
 pub(crate) struct NoFailure;
@@ -119,7 +119,7 @@ pub(crate) struct NoFailure;
 #[derive(Clone)]
 struct Because(String);
 
-/// How a route is called in metrics.
+/// The name of a route in metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RouteName {
     /// The methods, such as `GET` or `GET, POST`.
@@ -200,7 +200,7 @@ impl Observer {
         }
     }
 
-    /// Sets from which time on a request is slow.
+    /// Sets how long a request takes at least to count as slow.
     pub(crate) fn set_slow_after(&self, time: Duration) {
         let _ = self.slow_after.set(time);
     }
@@ -265,7 +265,7 @@ impl Observer {
         known.name(route, &mut story);
         let cause = story.cause.clone();
         let number = self.stories.note(route, story);
-        // If it was slow as well, its story is completed.
+        // If the request was slow as well, its story is completed later.
         response.extensions_mut().insert(Failure { number, cause });
     }
 
@@ -321,7 +321,7 @@ impl Observer {
         let route = known.index(exchange.route);
         known.name(route, &mut story);
         tracing::warn!(%story, "a request was slow or was refused");
-        // A line of the log has no other letters than those of ASCII.
+        // A line of the log has ASCII characters only.
         log_without_subscriber(&story.to_string().replace("µs", "us"));
         match failure {
             Some(Failure { number, .. }) if exchange.refusal.is_none() => {
@@ -342,7 +342,7 @@ impl Known {
         route.and_then(|route| usize::try_from(route).ok()).map_or(last, |route| route.min(last))
     }
 
-    /// Returns what a slow request waited for, if it waited longer than anything else took.
+    /// Returns what a slow request waited for, if it waited for at least half of its time.
     fn waited_for(&self, exchange: &Exchange) -> Option<String> {
         let Timing { queue, .. } = exchange.timing;
         if exchange.refusal.is_some() || queue < exchange.timing.total() / 2 {

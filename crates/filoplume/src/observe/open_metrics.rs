@@ -21,7 +21,7 @@ pub(crate) struct OpenMetrics {
 /// Which of the bounds of a histogram are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// All: about 1.1 times the one before.
+    /// All: each is about 1.1 times the one before.
     Fine,
     /// From 100 µs to 10 s: 1, 2.2 and 4.7 of each decade.
     Coarse,

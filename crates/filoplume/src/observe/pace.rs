@@ -8,7 +8,7 @@ use super::stories::StoryKind;
 /// All routes share 100 stories per second. After a quiet time up to 50 may follow at once.
 const SHARED: Rate = Rate { every: Duration::from_millis(10), burst: 50 };
 
-/// What each route may note of each kind in any case, whatever the others use up.
+/// The stories that each route may note of each kind in any case, whatever other routes use up.
 const OWN: Rate = Rate { every: Duration::from_secs(1), burst: 5 };
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,8 @@ impl Pace {
         }
     }
 
-    /// Returns whether a story may be noted now. Only one of several threads gets the moment.
+    /// Returns whether a story may be noted now. If several threads ask at the same moment, only
+    /// one of them may.
     pub(super) fn may_note(&self, route: usize, kind: StoryKind) -> bool {
         self.may_note_at(route, kind, self.started.elapsed())
     }

@@ -13,8 +13,8 @@ pub(super) struct NamedPermits {
 }
 
 impl NamedPermits {
-    /// Returns each of these permits once. Different permits with the same name are numbered: added
-    /// up, the free ones of one would hide that the other is used up.
+    /// Returns each of these permits once. Different permits with the same name are numbered: in a
+    /// sum, the free permits of one would hide that the other is used up.
     pub(super) fn of<'p>(used: impl Iterator<Item = &'p Permits>) -> Box<[Self]> {
         let mut all: Vec<Self> = Vec::new();
         for permits in used {

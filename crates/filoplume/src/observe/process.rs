@@ -72,7 +72,7 @@ fn boot_seconds(stat: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-/// Returns the bytes of `VmRSS` in `/proc/self/status`, which is in KiB on pages of every size.
+/// Returns the bytes of `VmRSS` in `/proc/self/status`, which is in KiB whatever the page size.
 fn resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)

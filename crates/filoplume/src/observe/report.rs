@@ -45,7 +45,7 @@ pub struct RouteReport {
     pub median: Option<Duration>,
     /// 99 of 100 requests took at most this long.
     pub p99: Option<Duration>,
-    /// In which phases the time went, summed over all requests. [`Timing`] describes them.
+    /// In which phases the time was spent, summed over all requests. [`Timing`] describes them.
     pub phases: Vec<(&'static str, Duration)>,
 }
 

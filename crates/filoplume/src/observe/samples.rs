@@ -12,7 +12,7 @@ use crate::log::log_without_subscriber;
 /// Names that begin with one of these are Filoplume's own.
 const RESERVED: [&str; 2] = ["filoplume_", "http_server_"];
 
-/// Single names of Filoplume: a program may have other `process_` metrics of its own.
+/// Single reserved names: a program may have other metrics that begin with `process_`.
 const RESERVED_NAMES: [&str; 4] = [
     "process_open_fds",
     "process_max_fds",
@@ -228,7 +228,7 @@ impl Collectors {
         self.all.lock().push(collector);
     }
 
-    /// Asks all of them. One that panics does not take the other metrics with it.
+    /// Calls all collectors. If one panics, the other metrics are written nevertheless.
     pub(super) fn write(&self, text: &mut OpenMetrics) {
         let mut samples = Samples::default();
         let all = self.all.lock();

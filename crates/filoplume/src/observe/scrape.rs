@@ -19,8 +19,8 @@ use super::{Known, Observer};
 /// mistake or to do harm, makes the server format a thousand routes only twice a second.
 const AGE_MAX: Duration = Duration::from_millis(500);
 
-/// A phase is written for a route from the moment in which a request spent this long in it. Most
-/// routes never wait, and their series would all be zero.
+/// A phase is written for a route once a request has spent this long in it. Most routes never wait,
+/// and their series would all be zero.
 const PHASE_MIN: Duration = Duration::from_micros(100);
 
 /// The last text.
@@ -32,8 +32,8 @@ pub(super) struct Scrape {
 }
 
 impl Scrape {
-    /// Returns the last text, or a new one if it is too old. While one thread formats, the others
-    /// get the text before. Only those that come during the very first time wait.
+    /// Returns the last text, or a new one if it is too old. While one thread formats a text, the
+    /// others get the last one. Only callers that come while the first text is formatted wait.
     pub(super) fn get(&self, now: Instant, format: impl FnOnce() -> String) -> Bytes {
         let last = self.last.lock().clone();
         let _formatting = match &last {

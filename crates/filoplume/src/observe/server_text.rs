@@ -229,8 +229,9 @@ pub(super) fn write_refusals(metrics: &Metrics, text: &mut OpenMetrics) {
     }
 }
 
-/// Writes how the engine runs the routes, with the labels of their numbers. It measures them
-/// itself, and may count several routes as one if there are more than a thousand.
+/// Writes how the engine runs the routes. `labels_of` returns the labels of a route by its number.
+/// The engine measures routes itself, and may count several as one if there are more than a
+/// thousand.
 pub(super) fn write_handlers<'k>(
     metrics: &Metrics,
     labels_of: impl Fn(u32) -> &'k str,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use filoplume_runtime::Timing;
 
 /// Returns the value of `Server-Timing` (W3C Server Timing): the phases before the response was
-/// written that took any time, and their sum, in milliseconds. The write follows the field.
+/// written that took any time, and their sum, in milliseconds. Writing the response comes after the
+/// field, so it is not included.
 pub(crate) fn server_timing(timing: &Timing) -> String {
     let mut value = String::with_capacity(96);
     for (name, time) in timing.phases() {

@@ -33,7 +33,7 @@ impl SocketCounts {
     }
 
     pub(super) fn write(&self, text: &mut OpenMetrics) {
-        // In this order, so that none is closed before it was opened.
+        // In this order, so that no socket seems to be closed before it was opened.
         let closed = self.closed.load(Ordering::Relaxed);
         let opened = self.opened.load(Ordering::Relaxed);
         text.family("filoplume_websockets", "gauge", "Open WebSockets.");

@@ -93,8 +93,8 @@ pub struct Story {
     pub timing: Option<Timing>,
     /// Where the handler ran. `None` if it was not called, or not measured.
     pub ran: Option<Ran>,
-    /// What the request waited for before its handler was called, and who had it, if it was slow
-    /// because it waited: a thread, or a permit.
+    /// What the request waited for before its handler was called, if it was slow because of that: a
+    /// thread or a permit. It also says which route held the threads.
     pub waited_for: Option<String>,
     /// Why the request was refused: which limit it met, and which routes held what it waited for.
     pub refused: Option<String>,
@@ -230,9 +230,9 @@ impl Stories {
     }
 }
 
-/// Returns the index of the story that makes room for another: of the kind with the most stories,
-/// and of its route with the most, the oldest. So a flood displaces itself. A kind that has a third
-/// of the places loses none to others.
+/// Returns the index of the story that makes room for another: the oldest one of the route that has
+/// the most stories of the most frequent kind. So a flood displaces its own stories. A kind that
+/// has a third of the places loses none to others.
 fn displaced(kept: &VecDeque<Kept>) -> usize {
     let mut kinds = [0_usize; StoryKind::COUNT];
     for Kept { story, .. } in kept {
