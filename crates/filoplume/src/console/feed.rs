@@ -36,7 +36,7 @@ pub(super) struct Feed {
     observer: Arc<Observer>,
     viewers: Broadcast<pushed::Sender>,
     /// Whether there is a thread that makes snapshots. Its lock is held while a viewer is added and
-    /// while the thread decides to end, so that no viewer is left without it.
+    /// while the thread decides to end, so that no viewer is left without a thread.
     is_running: Mutex<bool>,
     /// Whether the lock was held while a snapshot was made.
     #[cfg(test)]

@@ -7,10 +7,12 @@ use filoplume_runtime::{Peer, Request, Response};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::Next;
 
-/// The names of this machine. With any other one, a page of another site could be the reader.
+/// The host names of this machine. A request for any other name could come from a page of another
+/// site (DNS rebinding).
 pub(super) const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// What proxies add. Behind a proxy on this machine, every client has its address.
+/// The fields that proxies add. Behind a proxy on this machine, every client seems to have the
+/// address of the proxy.
 const FORWARDED: [&str; 6] =
     ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
@@ -25,7 +27,8 @@ pub(super) fn only_this_machine(request: Request, next: Next<'_>) -> Result<Resp
     ))
 }
 
-/// A Unix socket is not: its peers are proxies.
+/// Returns whether the peer is on this machine. A Unix socket does not count: its peers are
+/// proxies.
 fn is_loopback(peer: Peer) -> bool {
     match peer {
         // A socket for both families sees IPv4 addresses inside of IPv6 ones.

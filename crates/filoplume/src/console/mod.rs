@@ -46,8 +46,8 @@ use crate::routing::Router;
 /// beyond this machine.
 ///
 /// Up to 16 viewers see it at once; further ones get a `503`. A snapshot is made once per second,
-/// and at once if a route begins to run elsewhere. All viewers share it. A viewer that reads too
-/// slowly misses snapshots, and gets the newest when it has caught up.
+/// and at once if a route moves between the event loops and the pool. All viewers share it. A
+/// viewer that reads too slowly misses snapshots, and gets the newest when it has caught up.
 #[must_use = "it does nothing until it is given to `App::console`"]
 pub struct Console {
     /// Who may see it. There is at least one layer, the outermost first.
@@ -78,7 +78,7 @@ impl Console {
         });
         let auth = match &mistake {
             None => BasicAuth::user(user, password),
-            // It would report the same mistake again.
+            // `BasicAuth::user` would report the same mistake again.
             Some(_) => BasicAuth::new(|_: &Basic| false),
         };
         Self { mistake, ..Self::behind(auth.realm("console")) }
@@ -147,11 +147,11 @@ impl Console {
     /// Serves the console on an address of its own, such as `127.0.0.1:9000`, and not on those of
     /// the app. So it can stay out of reach of the app's clients, and it works while the app's
     /// connections and threads are used up. Port 0 selects a free port. The middleware of the app
-    /// is not around it; the states of the app are there.
+    /// does not apply to it; the states of the app do.
     ///
     /// [`App::listen`](crate::App::listen), [`App::start`](crate::App::start) and those like them
-    /// bind the address. It is served until the app has stopped, so that a shutdown can be
-    /// watched. [`RunningApp::console_addr`](crate::RunningApp::console_addr) tells it.
+    /// bind the address. It is served until the app has stopped, so that a shutdown can be watched.
+    /// [`RunningApp::console_addr`](crate::RunningApp::console_addr) returns the address.
     ///
     /// ```
     /// use filoplume::Console;

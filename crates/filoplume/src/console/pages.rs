@@ -42,17 +42,18 @@ pub(super) fn routes(prefix: &str, feed: Arc<Feed>) -> Router {
         .set("referrer-policy", "no-referrer")
         .set("cache-control", "no-store");
     Router::new()
-        // Outside of what decides who may see it, so that refusals have them too.
+        // Added outside of the middleware that decides who may see the console, so that refusals
+        // have these headers too.
         .with(headers)
-        // It must be seen when all threads are busy: that is when it is needed.
+        // The page must be available when all threads are busy, because it is needed then.
         .route("/", get(move || Html(page.clone())).vital())
         // Making a snapshot takes a millisecond with many routes, which no loop should spend.
         .route("/events", get(move || events(&feed)).on_pool().vital())
         .route("/{part}", get(|Path(name): Path<String>| part_response(&name)).vital())
 }
 
-/// Adds a viewer. One that finds no room is told so and tries again, as often as it likes: that is
-/// no failure of the app, so it is not logged as one.
+/// Adds a viewer. A viewer for whom there is no room gets a `503`, and tries again any number of
+/// times. That is no failure of the app, so it is not logged as one.
 fn events(feed: &Arc<Feed>) -> Result<Response> {
     if let Some(stream) = feed.subscribe()? {
         return stream.into_response();
@@ -69,10 +70,11 @@ fn events(feed: &Arc<Feed>) -> Result<Response> {
 }
 
 /// Returns the folder of the parts relative to the page, so that a proxy may serve the page below
-/// another path. It has no character that means something in HTML.
+/// another path. It has no character that is special in HTML.
 fn folder(prefix: &str) -> String {
     let name = prefix.rsplit('/').next().unwrap_or_default();
-    // Neither an escape nor markup nor, with a colon, a scheme.
+    // Without `&` it has no character reference, and without `'` it ends no attribute. Because of
+    // `./`, a colon in the name does not make a scheme of it.
     format!("./{}/", encoded(name)).replace('&', "%26").replace('\'', "%27")
 }
 
@@ -80,7 +82,7 @@ fn part_response(name: &str) -> Option<Response> {
     let (_, media_type, content) = PARTS.iter().find(|(part, ..)| *part == name)?;
     let mut response = Response::new(StatusCode::OK);
     response.set_bytes(Bytes::from_static(content.as_bytes()));
-    // Both are valid.
+    // The name and the value are valid.
     let _ = response.set_header("content-type", media_type);
     Some(response)
 }

@@ -29,7 +29,7 @@ const ID_CHARS_MAX: usize = 64;
 /// Longest message of a health check, in characters.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Returns a number that changes when a route begins to run elsewhere.
+/// Returns a number that changes when a route moves between the event loops and the pool.
 pub(super) fn moves(observer: &Observer) -> u64 {
     observer.server().map_or(0, |metrics| metrics.routes_learned + metrics.routes_forgotten)
 }
@@ -64,7 +64,7 @@ fn phase(observer: &Observer, server: Option<&Metrics>) -> Option<&'static str> 
         Some(Phase::LameDuck) => "lame duck",
         Some(Phase::Draining) => "draining",
         Some(Phase::Stopped) => "stopped",
-        // The server has ended. Without any there is no phase.
+        // The server has ended. An app without a server has no phase.
         None if observer.has_server() => "stopped",
         _ => return None,
     })
@@ -106,7 +106,7 @@ fn write_limits(
     let mut limits: Vec<(Cow<'_, str>, u64, u64)> = Vec::new();
     if let Some(metrics) = server {
         limits.push(("connections".into(), metrics.connections, metrics.connections_max));
-        // Those that lead loops do not count toward the maximum.
+        // Threads that lead loops do not count toward the maximum.
         let threads = busy_threads(metrics).saturating_sub(metrics.loops().len() as u64);
         limits.push(("threads for handlers".into(), threads, metrics.threads_max as u64));
         if metrics.descriptors_max < usize::MAX {
@@ -141,7 +141,7 @@ fn write_loops(json: &mut Object<'_>, server: Option<&Metrics>) {
 }
 
 fn write_calls(json: &mut Object<'_>, observer: &Observer) {
-    // The first snapshot of a viewer is made by a handler, which does not tell of itself.
+    // The first snapshot of a viewer is made by a handler, whose own call is left out.
     let this = thread::current();
     let calls = observer.calls();
     let others =
@@ -198,11 +198,11 @@ fn write_route(json: &mut Object<'_>, report: &RouteReport, measured: Option<&Ro
     json.number("errors", failures.map(|(_, count)| count).sum::<u64>());
     json.milliseconds("median_ms", report.median);
     json.milliseconds("p99_ms", report.p99);
-    // The engine has both as well, but not of the calls that lose their loops.
+    // The engine measures both as well, but not for calls that lose their loops to other threads.
     json.seconds("computing_s", phase_of(report, "computing"));
     json.seconds("waiting_s", phase_of(report, "waiting"));
     if report.is_on_pool {
-        // The engine learns nothing of where such a route would run best.
+        // The engine does not learn where such a route would run best.
         json.text("runs", runs(Runs::OnPool));
         json.text("why", "the app says so: `on_pool`");
         json.seconds("since_s", None);
