@@ -97,7 +97,7 @@ struct Record {
     running_since: Option<Instant>,
     /// The thread that runs it, once it has begun.
     thread: Option<WatchedThread>,
-    /// When a run ended first in the state in which the last one did.
+    /// Since when all runs that ended had the state of the last one.
     state_since: Option<Instant>,
     /// Why the last run has failed, in one line.
     error: Option<Arc<str>>,
@@ -139,12 +139,13 @@ impl Record {
             && self.last.is_none_or(|run| now.saturating_duration_since(run.ended) >= cache_for)
     }
 
-    /// Returns whether it was running at `now` for longer than its deadline.
+    /// Returns whether the check has been running for longer than its deadline at `now`.
     fn is_late(&self, check: &Check, now: Instant) -> bool {
         self.running_since.is_some_and(|since| now >= since + check.deadline)
     }
 
-    /// Returns the end of the time for which a probe waits for it, if it is running and in time.
+    /// Returns until when a probe waits for the check, if it is running and its deadline is not
+    /// over.
     fn awaited_until(&self, check: &Check, now: Instant) -> Option<Instant> {
         self.running_since.map(|since| since + check.deadline).filter(|&until| until > now)
     }
@@ -197,7 +198,8 @@ impl Checks {
                 waiting: 0,
             }),
             ended: Condvar::new(),
-            // Each check has its thread, whatever the others do. They start with the first run.
+            // The pool has one thread per check, so that no check waits for another. The threads
+            // start with the first run.
             pool: TaskPool::builder()
                 .thread_name("health")
                 .threads_max(count)
@@ -265,7 +267,7 @@ impl Checks {
         }
     }
 
-    /// Returns until when to wait for the checks that are running and in time.
+    /// Returns until when to wait for the checks that are running and whose deadline is not over.
     fn awaited_until(&self, shared: &Shared, asked: &[usize]) -> Option<Instant> {
         let now = Instant::now();
         let until = |&index: &usize| shared.records[index].awaited_until(&self.checks[index], now);

@@ -22,7 +22,7 @@ use crate::observe::CheckResults;
 use crate::routing::{Route, Router, get};
 
 /// The time for which the result of a check is used. Load balancers probe every second or two, and
-/// each of several asks for itself: all of them together cost one run per second.
+/// each of several probes on its own: all of them together cost one run per second.
 const CACHE_FOR: Duration = Duration::from_secs(1);
 
 /// Answers the probes of load balancers and supervisors: whether an app is alive, and whether it is
@@ -59,9 +59,9 @@ const CACHE_FOR: Duration = Duration::from_secs(1);
 /// Checks are plain blocking closures, and run on threads of their own. They run when a probe asks:
 /// all at once, and only those whose last result is older than [`cache_for`](Self::cache_for). The
 /// probe waits for them until their deadlines. A check that is still running then is reported as
-/// `late` until it ends, and is never started a second time beside itself: one that hangs holds one
-/// thread, and delays no later probe. If the probe of the load balancer has a time-out, choose
-/// shorter deadlines.
+/// `late` until it ends, and is not started again before it ends: one that hangs holds one thread,
+/// and delays no later probe. If the probe of the load balancer has a time-out, choose shorter
+/// deadlines.
 #[must_use = "it does nothing until it is given to `App::health`"]
 pub struct Health {
     checks: Vec<Check>,

@@ -38,7 +38,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Returns whether this is news. That an instance is ready is none if nothing else was said.
+    /// Returns whether this is news for the log. That an instance is ready is news only after a
+    /// line that said that it is not.
     fn is_news(&mut self, is_ready: bool, now: Instant) -> bool {
         let is_quiet = self.at.is_some_and(|at| now.saturating_duration_since(at) < QUIET_FOR);
         if is_quiet || self.is_ready.unwrap_or(true) == is_ready {
@@ -76,7 +77,7 @@ impl Readiness {
 }
 
 impl CheckResults for Readiness {
-    // Only probes renew the results.
+    // Runs no checks: only probes renew the results.
     fn collect(&self, samples: &mut Samples) {
         let findings = self.checks.known();
         let with_result = |finding: &&Finding<'_>| finding.state != State::Unknown;

@@ -17,7 +17,7 @@ pub(super) enum Verdict {
     /// A check has not passed since the start.
     Starting,
     Failing,
-    /// Too many requests wait for a thread.
+    /// Too many requests wait for a thread or a permit.
     Overloaded,
     Stopping,
 }
