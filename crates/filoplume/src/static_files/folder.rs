@@ -14,12 +14,11 @@ use crate::disk::File;
 use crate::log::Throttle;
 use crate::semantics::conditional::{EntityTag, Validators};
 
-/// Maximum resolution of timestamps in a file system that has fractions of seconds: two timer ticks
-/// of 10 ms.
+/// The coarsest timestamps of file systems with fractions of seconds: two timer ticks of 10 ms.
 #[cfg(unix)]
 const TICK: Duration = Duration::from_millis(20);
 
-/// Maximum resolution of timestamps in whole seconds; FAT has even seconds only.
+/// The coarsest timestamps in whole seconds; FAT has even seconds only.
 #[cfg(unix)]
 const COARSE_TICK: Duration = Duration::from_secs(2);
 
@@ -68,7 +67,7 @@ impl Folder {
 
     /// Opens a path with the system call that ensures at every step that it stays below the root.
     /// Returns `None` if the call is not supported, or if the path leaves the root on its way. An
-    /// absolute link to a target inside does that too.
+    /// absolute link leaves the root, even if its target is inside.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, path: &str) -> Option<io::Result<File>> {
         use rustix::fs::{Mode, ResolveFlags, openat2};
@@ -234,8 +233,8 @@ fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     let age = age_of(changed, now);
     let is_settled = age.is_some_and(|age| age > if changed.1 == 0 { COARSE_TICK } else { TICK });
     let etag = if is_settled { EntityTag::strong(&tag) } else { EntityTag::weak(&tag) };
-    // A later write would have a later date, and the date is that of the last change, so it was not
-    // set by hand.
+    // The date identifies the content: a later write would have a later date, and the date is that
+    // of the last change, so it was not set by hand.
     let is_date_strong = is_settled
         && changed.0 == modified.0
         && age.is_some_and(|age| age > Duration::from_secs(1));

@@ -35,7 +35,8 @@ impl Handler<WholeRequest> for FilesHandler {
     type Output = Result<Response>;
 
     fn call(&self, WholeRequest(request): WholeRequest, context: &Context<'_>) -> Result<Response> {
-        // Names are decoded here. Paths below the prefix of a nested router belong to that router.
+        // Names are decoded here. If the normal form of the path leads to another route, the client
+        // is redirected there, so that it does not bypass the middleware of that route.
         if let Some(path) = context.router.normal_form_redirect(request.path()) {
             return redirect_to(&request, &path);
         }
@@ -195,7 +196,8 @@ impl Files {
         if let Some(coding) = file.coding {
             headers.insert("content-encoding", coding.name)?;
         }
-        // Also if there was no choice: another `Accept-Encoding` may get a compressed variant.
+        // Set even if this client had no choice: another `Accept-Encoding` may get a compressed
+        // variant.
         if self.options.is_precompressed {
             headers.append("vary", "accept-encoding")?;
         }
