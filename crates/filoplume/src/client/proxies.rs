@@ -138,7 +138,8 @@ impl Proxies {
         }
     }
 
-    /// Returns whether a proxy with this address is trusted. IPv4 addresses are not mapped ones.
+    /// Returns whether a proxy with this address is trusted. The address must not be an IPv4-mapped
+    /// IPv6 address.
     pub(crate) fn trusts(&self, ip: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(ip))
     }

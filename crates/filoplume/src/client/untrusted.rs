@@ -40,7 +40,7 @@ impl Proxies {
     }
 
     /// Returns whether a proxy may have been forgotten in the list. Scanners in the internet send
-    /// such headers too, so peers with public addresses say nothing.
+    /// such headers too, so headers from public addresses prove nothing.
     fn may_be_missing(&self, peer: Peer) -> bool {
         !self.trusts_peer(peer) && peer.is_private()
     }
@@ -67,8 +67,8 @@ fn warn(peer: Peer, sent: &str, remedy: &str) {
     ));
 }
 
-/// Returns whether this is the first line of a PROXY header. That of the binary version is what the
-/// engine keeps of its signature.
+/// Returns whether this is the first line of a PROXY header. In the binary version that line is
+/// `\0`: the engine skips the line ends before it.
 fn is_proxy_header(line: &[u8]) -> bool {
     line.starts_with(b"PROXY TCP") || line.starts_with(b"PROXY UNKNOWN") || line == b"\0"
 }
