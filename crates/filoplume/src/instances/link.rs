@@ -2,7 +2,8 @@
 //!
 //! One thread publishes and one receives, because a connection with subscriptions accepts no
 //! `PUBLISH`. The receiving thread waits for Redis and for nothing else. When the set of channels
-//! changes, the other thread publishes to a channel that only this process subscribes to.
+//! changes, the publishing thread wakes it by a message to a channel that only this process
+//! subscribes to.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,12 +22,12 @@ use crate::redis_pool::{RedisPool, query_all};
 /// Timeout for connecting and for each answer. A healthy Redis answers in less than a millisecond.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After which time of silence the receiving thread asks whether Redis is there. The answer may
-/// take as long.
+/// How long Redis may be silent before the receiving thread asks whether it is there. The answer
+/// may take as long.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How long is waited before the first attempt to connect again, and how long at most. The time
-/// doubles. A process tries rarely enough to be no load, and often enough to be back soon.
+/// The delay before the first attempt to connect again, and the longest one. The delay doubles with
+/// each attempt. A process tries rarely enough to be no load, and often enough to be back soon.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -92,7 +93,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Returns a number that no other hub or set of rooms has, here or elsewhere.
+    /// Returns a number that no other hub or set of rooms has, in this process or another.
     pub(super) fn new_origin(&self) -> u64 {
         self.shared.origins.fetch_add(1, Ordering::Relaxed)
     }
@@ -119,7 +120,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The last message of the publishing thread wakes the other one.
+        // The last message of the publishing thread wakes the receiving one.
         self.shared.outbox.wake();
         self.shared.outbox.close();
     }
@@ -158,7 +159,8 @@ fn receive(shared: &Shared) {
     while let Err(error) = shared.receive_on_new_connection(&mut delay) {
         shared.subscribed.lock().clear();
         shared.report(&error);
-        // Shows the other thread that its connection is broken too, before it loses a message.
+        // Makes the publishing thread notice that its connection is broken too, before it loses a
+        // message.
         shared.outbox.wake();
         if shared.pause(&mut delay) == Pause::Closed {
             return;
@@ -175,7 +177,7 @@ enum Pause {
 impl Shared {
     fn connect_to_publish(&self) -> RedisResult<redis::Connection> {
         let mut connection = self.pool.open()?;
-        // The system accepts connections for a process that does not answer.
+        // The system accepts connections even for a process that does not answer.
         redis::cmd("PING").exec(&mut connection)?;
         Ok(connection)
     }

@@ -15,9 +15,9 @@
 //! # }
 //! ```
 //!
-//! The clients of the sending instance get a message at once, without Redis. Those of the others
-//! get it through Redis, at most once, and in the order in which a thread sent it. Messages of
-//! different senders may arrive in different orders.
+//! The clients of the sending instance get a message at once, without Redis. Clients of other
+//! instances get it through Redis, at most once, and in the order in which a thread sent it.
+//! Messages of different senders may arrive in different orders.
 //!
 //! While Redis is away, each instance serves its own clients as before. Messages for the others are
 //! dropped, counted, and not repeated later. The threads connect again by themselves.
@@ -49,15 +49,15 @@ use crate::core::error::Result;
 use crate::observe::Samples;
 
 /// Longest message that is passed on, with the name of its room or event. It is twice the longest
-/// message that a WebSocket receives by default, and small beside the 32 MB after which Redis
-/// disconnects a subscriber that reads too slowly.
+/// message that a WebSocket receives by default, and small compared with the 32 MB after which
+/// Redis disconnects a subscriber that reads too slowly.
 pub const MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// What the names of channels begin with in Redis.
 const PREFIX: &str = "filoplume:channel:";
 
 /// A named channel of a Redis server, which joins the hubs or rooms of several instances. Clones
-/// have the same counts.
+/// share their counts.
 ///
 /// Use different names for different hubs: all that are joined to a channel get the same messages.
 ///
@@ -146,7 +146,7 @@ impl RedisChannel {
     }
 
     /// Returns whether messages can be sent and received, as far as is known. A Redis that vanishes
-    /// without a word is noticed after 10 seconds, or when a message is sent to it.
+    /// without closing the connection is noticed after 10 seconds, or when a message is sent to it.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.link.is_connected(&self.name)
@@ -159,7 +159,7 @@ impl RedisChannel {
     }
 
     /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the
-    /// metrics, with the label `channel` that has its name: whether it is connected, and its
+    /// metrics, with its name as the label `channel`: whether it is connected, and its
     /// [counts](Self::counts).
     pub fn collector(&self) -> impl Fn(&mut Samples) + Send + Sync + use<> {
         let this = self.clone();
@@ -220,7 +220,8 @@ impl fmt::Debug for RedisChannel {
 struct Member {
     channel: Arc<str>,
     kind: u8,
-    /// Who sent a message. Redis returns it to its sender, who has delivered it already.
+    /// Identifies the sender of a message. Redis returns a message to its sender too, which has
+    /// delivered it already.
     origin: u64,
     message_bytes_max: usize,
     counts: Arc<Counts>,
@@ -259,7 +260,7 @@ impl Member {
     }
 }
 
-/// The place of a hub or of rooms on a channel. It leaves when this is dropped.
+/// The membership of a hub or of rooms in a channel. It ends when this is dropped.
 pub(crate) struct Membership {
     link: Arc<Link>,
     member: Arc<Member>,

@@ -8,11 +8,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Counts;
 
-/// Most bytes that wait for Redis. This is some milliseconds of what Redis takes, and bounds what a
-/// stalled one costs until the timeout.
+/// Most bytes that wait for Redis, which takes as many in some milliseconds. This bounds the memory
+/// that a stalled Redis costs until the timeout.
 pub(super) const OUTBOX_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What a message costs beside its bytes.
+/// What a message costs in addition to its bytes.
 const MESSAGE_OVERHEAD: usize = 128;
 
 /// About how many bytes are sent before the answers are read.
@@ -106,7 +106,7 @@ impl Outbox {
         self.state.lock().connection == Connection::Up
     }
 
-    /// Waits for work. Messages that were sent before a close are still work.
+    /// Waits for work. Messages that were added before the outbox was closed are still published.
     pub(super) fn next(&self) -> Work {
         let mut state = self.state.lock();
         loop {

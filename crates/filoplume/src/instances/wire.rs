@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// For tests of what others write and read: only the fields.
+/// For tests of the fields that other modules write and read, without a header.
 #[cfg(test)]
 impl Writer {
     pub(crate) fn fields(write: impl FnOnce(&mut Self)) -> Vec<u8> {
