@@ -1,5 +1,5 @@
-//! A pool of connections to a Redis server, for sessions and rate limits, and connections of
-//! their own for others.
+//! A pool of connections to a Redis server, for sessions and rate limits. Other users open
+//! connections of their own.
 
 mod silence;
 
@@ -64,8 +64,8 @@ impl RedisPool {
 
     /// Sends a command. If it fails on an idle connection, which the server may have closed, it is
     /// sent again on a new connection. So use it only for commands that can be repeated. Both
-    /// attempts and connecting share one time-out. If the server has let others wait for that long
-    /// and one of them tries again, the error comes at once.
+    /// attempts and connecting share one time-out. If a command has waited for that long without an
+    /// answer, and another one is trying again, this fails at once.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl RedisPool {
                     return Err(error);
                 }
                 Err(error) => {
-                    // The other idle connections are as old.
+                    // The other idle connections are as old, so they are probably broken too.
                     self.idle.lock().clear();
                     tracing::debug!(%error, "a connection to Redis broke, and is made anew");
                 }

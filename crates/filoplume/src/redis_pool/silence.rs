@@ -1,9 +1,9 @@
 //! Whether a server has stopped answering, so that not everyone waits for it.
 //!
-//! A server that hangs costs each command its whole time-out, and the thread that waits. As soon as
-//! one command has had its time-out, and none that ran beside it was answered, the server counts as
+//! Each command to a server that hangs blocks its thread for the whole time-out. As soon as one
+//! command has timed out, and none that ran at the same time was answered, the server counts as
 //! silent. From then on one command at a time tries, and all others fail at once, until a command
-//! is answered, be it with an error. A server that refuses connections answers.
+//! is answered, even with an error. A server that refuses connections counts as answering.
 
 use parking_lot::Mutex;
 
@@ -20,11 +20,12 @@ struct State {
     is_tried: bool,
 }
 
-/// The right to send a command. Without an [`end`](Self::end) it counts as not answered in time.
+/// The right to send a command. If it is dropped without [`answered`](Self::answered), the command
+/// was not answered in time.
 #[derive(Debug)]
 pub(super) struct Attempt<'a> {
     silence: &'a Silence,
-    /// The number of answers when it began.
+    /// The number of answers when the command began.
     answers: u64,
     tries: bool,
 }
