@@ -34,7 +34,7 @@ pub struct TestClient {
     jar: Option<Mutex<CookieJar>>,
 }
 
-/// As after a server: threads beside the app learn that it ends, and its hooks run.
+/// As when a server stops: threads of the program learn that the app ends, and its hooks run.
 impl Drop for TestClient {
     fn drop(&mut self) {
         self.service.end();
@@ -43,7 +43,7 @@ impl Drop for TestClient {
 
 impl App {
     /// Returns a client that calls this app in process. See [`testing`](crate::testing). When it is
-    /// dropped, [`stopping`](Self::stopping) tells it and the hooks of
+    /// dropped, [`stopping`](Self::stopping) says so and the hooks of
     /// [`on_shutdown`](Self::on_shutdown) run, as if a server had stopped.
     ///
     /// ```
@@ -59,7 +59,7 @@ impl App {
     #[doc(alias("test_client", "oneshot", "supertest"))]
     #[track_caller]
     pub fn test(self) -> TestClient {
-        // A console with an address of its own is not there.
+        // A console with an address of its own is left out.
         match self.into_built() {
             Ok(app) => TestClient::new(AppService::new(app)),
             Err(error) => panic!("{error:?}"),

@@ -103,7 +103,7 @@ impl PageForms {
         };
         let action_of = |tag: &Tag, name: &str| resolve(target, tag.get(name).unwrap_or_default());
         let tags = tags(html);
-        // A field may name a form that comes later.
+        // All forms are collected first, because a field may name a form that comes later.
         let mut open = None;
         let mut owners = Vec::new();
         for tag in &tags {

@@ -60,7 +60,7 @@ impl MultipartForm {
         self.parts.insert(index, (name.to_owned(), part(&disposition, None, value.as_bytes())));
     }
 
-    /// Adds a text field behind those of these names, and before all others.
+    /// Adds a text field after all fields with these names, and before all others.
     #[cfg(feature = "sessions")]
     pub(super) fn insert_text_after(&mut self, names: &[String], name: &str, value: &str) {
         let before = self.parts.iter().rposition(|(part, _)| names.contains(part));

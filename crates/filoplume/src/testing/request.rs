@@ -128,9 +128,9 @@ impl<'a> TestRequest<'a> {
     /// Sends the CSRF token of a page, as a browser does with the form that is sent to this target.
     ///
     /// The field is added to a [`form`](Self::form) and to a [`multipart`](Self::multipart) form.
-    /// There it is at the place that it has in the page: before or after the files. A `POST`
-    /// without content sends the form if the page has one for the target. Any other request is
-    /// taken for that of a script, which sends the first token of the page in a header.
+    /// In the latter it has the same place as in the page: before or after the files. A `POST`
+    /// without content sends the form if the page has one for the target. Any other request counts
+    /// as one of a script, which sends the first token of the page in a header.
     ///
     /// ```
     /// use filoplume::Key;
