@@ -1,4 +1,4 @@
-//! The parts of a request that are kept for the response to an error, and its ID.
+//! The parts of a request that are kept for the response to an error, and the ID of the request.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ impl Asked {
         }
     }
 
-    /// Stands for all requests of clients that prefer a format.
+    /// Returns the parts of a request whose client prefers this format.
     pub(crate) fn preferring(format: ErrorFormat) -> Self {
         Self {
             method: Method::GET,

@@ -8,7 +8,7 @@ pub(crate) struct Capture {
     /// The number of bytes of literal text since the previous capture, or since the start of the
     /// path.
     pub(crate) skip: usize,
-    /// The number of bytes of literal text after it in its segment.
+    /// The number of bytes of literal text after the capture in its segment.
     pub(crate) suffix: usize,
     pub(crate) is_rest: bool,
 }

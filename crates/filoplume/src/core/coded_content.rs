@@ -1,4 +1,5 @@
-//! Content with a `Content-Encoding`: which routes refuse it, and the error if it is not decodable.
+//! Content with a `Content-Encoding`: which routes refuse such content, and the error if it cannot
+//! be decoded.
 
 use std::error::Error as StdError;
 use std::{fmt, io};

@@ -1,4 +1,4 @@
-//! Conditions as a parameter of handlers, and errors for failed ones.
+//! Conditions of requests as a parameter of handlers, and the errors for conditions that fail.
 
 use std::convert::Infallible;
 

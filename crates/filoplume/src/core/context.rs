@@ -68,8 +68,8 @@ impl<'a> Context<'a> {
         self.route.map(|route| &*route.pattern)
     }
 
-    /// Returns a state that was added to the app or to a router of the route. If several have the
-    /// type, it is that of the innermost router.
+    /// Returns a state that was added to the app or to a router of the route. If several states
+    /// have this type, returns the state of the innermost router.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -136,8 +136,8 @@ impl<'a> Context<'a> {
         Captures::new(captures, path)
     }
 
-    /// Returns the ID of the request. `None` unless
-    /// [`RequestIds`](crate::middleware::RequestIds) is further out, or has run further in.
+    /// Returns the ID of the request. `None` unless [`RequestIds`](crate::middleware::RequestIds)
+    /// is further out, or has already run further in.
     ///
     /// ```
     /// use filoplume::prelude::*;

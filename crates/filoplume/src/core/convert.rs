@@ -210,7 +210,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
 
     fn into_response(self) -> Result<Response> {
         if T::IS_HEADERS && is_error(self.0) {
-            // Like the status alone: an error is never sent without content by accident.
+            // Rendered like a status alone, so that no error is sent without content by accident.
             return self.into_error_response();
         }
         let (status, value) = self;
@@ -269,8 +269,8 @@ impl IntoResponse for Headers {
 /// Sets the headers, replacing those of the same name. Each `set-cookie` is added.
 ///
 /// A status, an [`Error`] or an error type of the app gets them as well. The error of a `Result`
-/// and the `404` of `None` do not: a lifetime in caches that is meant for a page is not that of
-/// the error in its place.
+/// and the `404` of `None` do not: a cache lifetime that is meant for a page must not apply to the
+/// error in its place.
 impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoResponse
     for ([(N, V); COUNT], T)
 {
@@ -307,7 +307,8 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
     }
 }
 
-/// A text with a content type of its own is sent as it is.
+/// Returns whether a header sets the content type. A text with one of its own is sent as it is, and
+/// not rendered as an error.
 fn is_content_type(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-type")
 }
@@ -321,8 +322,8 @@ fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(error: Error, headers: &[(N, V)])
         .unwrap_or_else(|error| error)
 }
 
-/// Returns the error of a value of type `T` with the headers that were set on the value. Its
-/// content is rendered, so the content type of the value is not that of the error.
+/// Returns the error of a value of type `T`. If `T` keeps headers, the error gets those that were
+/// set on the value, except the content type: the content of the error is rendered.
 #[cold]
 fn with_kept_headers<T: IntoResponse, N: AsRef<str>, V: AsRef<[u8]>>(
     error: Error,
@@ -351,7 +352,7 @@ fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
     Ok(response)
 }
 
-/// Returns the error for a header that cannot be set. It names the header, but does not have the
+/// Returns the error for a header that cannot be set. It names the header, but does not contain the
 /// value, which may be secret.
 #[cold]
 fn unset(name: &str, cause: InvalidHeader) -> Error {

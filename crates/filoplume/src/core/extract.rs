@@ -55,8 +55,8 @@ use super::takes::Takes;
 )]
 #[doc(alias("FromRequestParts", "Depends", "RequestGuard"))]
 pub trait FromRequest: Sized {
-    /// What it takes from the request. Two parameters of one handler cannot both take the content:
-    /// such a handler does not compile.
+    /// What the extractor takes from the request. Two parameters of one handler cannot both take
+    /// the content: such a handler does not compile.
     const TAKES: Takes = Takes::Nothing;
 
     /// The error if extraction fails. It can be [`Error`], or a specific type that callers can
@@ -104,8 +104,9 @@ pub(crate) fn reject<R: Rejection>(rejection: R) -> Error {
     rejection.describe().with_source(rejection)
 }
 
-/// A form field that is for middleware, which has checked it. [`Form`](crate::extract::Form) leaves
-/// it out, so that the type of the form need not have it.
+/// The name of a form field that middleware has checked, and that handlers do not need.
+/// [`Form`](crate::extract::Form) leaves the field out, so that the type of the form need not have
+/// it.
 #[cfg(all(feature = "form", feature = "sessions"))]
 #[derive(Clone, Copy)]
 pub(crate) struct CheckedField(pub(crate) &'static str);

@@ -82,8 +82,8 @@ pub trait Parameters: Sized + 'static {
     /// starts.
     fn configure(options: &mut RouteOptions);
 
-    /// Fails to compile if two parameters take the same part of the request. Evaluated where a
-    /// route is added.
+    /// Fails to compile if two parameters take the same part of the request, or if the rejection of
+    /// a parameter has no status. Evaluated where a route is added.
     #[doc(hidden)]
     const CHECKED: () = ();
 }

@@ -1,6 +1,6 @@
 //! Writes small JSON texts.
 //!
-//! It is not a JSON library, so that an app without the feature `json` has the same texts.
+//! It does not use a JSON library, so that an app without the feature `json` writes the same texts.
 
 use std::fmt::Write as _;
 

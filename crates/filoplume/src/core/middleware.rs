@@ -55,8 +55,8 @@ pub trait Middleware: Send + Sync + 'static {
     /// A failure. It becomes a response, which then passes through the middleware further out.
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response>;
 
-    /// Adds what belongs to the response if the server refuses the request with a `503`, because it
-    /// is overloaded: no thread, memory or disk space is left for it. Then neither
+    /// Completes the response if the server refuses the request with a `503`, because the server is
+    /// overloaded: no thread, memory or disk space is left for the request. Then neither
     /// [`handle`](Self::handle) nor a handler is called.
     ///
     /// [`next.run(request)`](NextRefused::run) returns the response, as the middleware further in
@@ -93,7 +93,7 @@ pub trait Middleware: Send + Sync + 'static {
     /// Called when the server has refused a request before it was complete: it is malformed,
     /// exceeds a limit, did not arrive in time, or came without TLS to an address that expects it.
     /// Neither [`handle`](Self::handle) nor a handler is called, and the response cannot be
-    /// changed. For logs and counters. The default does nothing.
+    /// changed. Use it for logs and counters. The default does nothing.
     ///
     /// If the head was valid, the middleware of the route is told as well as that of the app. Under
     /// a flood it is called for each such request, on an event loop, so it should not wait.
@@ -159,7 +159,7 @@ where
 /// Middleware as routes and apps store it.
 pub(crate) type Layer = Arc<dyn NamedMiddleware>;
 
-/// Middleware whose type is known where it is stored.
+/// Middleware that knows its type even as a trait object.
 pub(crate) trait NamedMiddleware: Middleware {
     /// Returns the type.
     fn kind(&self) -> TypeId;

@@ -60,7 +60,7 @@ pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 pub struct RouteOptions {
     takes: Takes,
     content_bytes_max: Option<u64>,
-    /// What is collected in memory, unless the route says otherwise.
+    /// The maximum length of content that is collected in memory, unless the route sets another.
     collected_bytes_max: u64,
     /// The server's maximum, if the app has set it.
     #[cfg(feature = "compression")]
@@ -143,14 +143,14 @@ impl RouteOptions {
         self
     }
 
-    /// Runs the handler on the event loop always. Other requests still make progress: if the
+    /// Always runs the handler on the event loop. Other requests still make progress: if the
     /// handler does not return, another thread takes over the loop.
     pub fn on_loop(&mut self) -> &mut Self {
         self.execution = Execution::Inline;
         self
     }
 
-    /// Runs the handler on a thread of the pool always.
+    /// Always runs the handler on a thread of the pool.
     pub fn on_pool(&mut self) -> &mut Self {
         self.execution = Execution::Dispatched;
         self
@@ -228,7 +228,7 @@ impl RouteOptions {
         self.unprovided.push(mistake.into());
     }
 
-    /// Configures a parameter whose rejection the handler receives.
+    /// Configures a parameter that may be missing, or whose rejection the handler receives.
     pub(crate) fn optional(&mut self, configure: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.is_optional, true);
         configure(self);
@@ -395,8 +395,8 @@ impl RouteOptions {
     #[inline(never)]
     fn plan_content(&self, request: &Request, plan: Plan) -> Plan {
         if self.refuses(request) {
-            // The handler call refuses it, where middleware sees the response. No content is read
-            // for that.
+            // The request is refused where its handler would be called, so that middleware sees the
+            // response. The content is not read for that.
             return plan.streamed().content_bytes_max(u64::MAX);
         }
         // Short content is collected on the loop, even if nothing takes it: that costs less than a

@@ -50,12 +50,13 @@ impl<'a> NextRefused<'a> {
         self.context
     }
 
-    /// Returns what middleware further out has added for the middleware further in.
+    /// Returns the extensions that middleware further out has added for the middleware further in.
     pub fn extensions(&self) -> &Extensions {
         &self.extensions
     }
 
-    /// Returns the same, to add something. The request has extensions too, but cannot be changed.
+    /// Returns the extensions, to add others. The request has extensions too, but cannot be
+    /// changed.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.extensions
     }

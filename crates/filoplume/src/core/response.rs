@@ -105,15 +105,15 @@ pub trait IntoResponse {
     #[doc(hidden)]
     const CHECKED: () = ();
 
-    /// Whether it is the result of a closure that returns nothing.
+    /// Whether the type is the result of a closure that returns nothing.
     #[doc(hidden)]
     const IS_NOTHING: bool = false;
 
-    /// Whether it is headers without content.
+    /// Whether the type is headers without content.
     #[doc(hidden)]
     const IS_HEADERS: bool = false;
 
-    /// Whether an error that the value becomes has the headers that are set around the value.
+    /// Whether an error that the value becomes gets the headers that are paired with the value.
     #[doc(hidden)]
     const KEEPS_HEADERS: bool = true;
 

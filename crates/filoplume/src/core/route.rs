@@ -27,7 +27,7 @@ pub(crate) struct CompiledRoute {
 }
 
 impl CompiledRoute {
-    /// Returns whether it answers what no route matches.
+    /// Returns whether this is a fallback, which answers requests that no route matches.
     pub(crate) fn is_fallback(&self) -> bool {
         self.methods == FALLBACK
     }

@@ -24,13 +24,13 @@ pub(crate) struct Settings {
     pub(crate) states: States,
     /// Set when the server begins to stop.
     pub(crate) stopping: Stopping,
-    /// The metrics of the server once it serves, for those who need no more.
+    /// The metrics of the server once it serves, for code that does not need the observer.
     pub(crate) monitor: Arc<OnceLock<Monitor>>,
-    /// What is known of the requests, if anything asks for it.
+    /// What is known about the requests. `None` if nothing asks for it.
     pub(crate) observer: Option<Arc<Observer>>,
     /// The health checks, for the metrics and the console.
     pub(crate) checks: Option<Arc<dyn CheckResults>>,
-    /// For lines in the log about the requests of a route.
+    /// Limits how often the log has lines about the requests of a route.
     pub(crate) throttles: Throttles,
 }
 

@@ -47,7 +47,7 @@ pub enum Takes {
     Nothing,
     /// The whole content, in memory.
     Content,
-    /// The content, as a reader. If it is long, the handler is called before it has arrived.
+    /// The content, as a reader. The handler is called before long content has arrived.
     Stream,
     /// The whole request, with its content.
     Request,

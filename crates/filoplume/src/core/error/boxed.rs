@@ -2,8 +2,8 @@
 //! those of other code.
 //!
 //! [`Error`] itself does not implement `std::error::Error`. If it did, the conversion of all error
-//! types into an [`Error`] would include its own, which the standard library already has: `?` could
-//! then not accept any error type.
+//! types into an [`Error`] would include `Error` itself, and conflict with the `From<T> for T` of
+//! the standard library. So `?` could not accept all error types.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -55,7 +55,7 @@ impl fmt::Debug for Boxed {
 impl StdError for Boxed {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let source = self.0.source()?;
-        // Without a text of its own the error shows that of its source.
+        // Without a text of its own, the error shows that of its source, so the source is skipped.
         if self.0.detail().is_none() { source.source() } else { Some(source) }
     }
 }

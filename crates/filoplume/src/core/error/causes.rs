@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-/// Returns the text of an error that is not one of the framework's, with its causes.
+/// Returns the text of an error with its causes. The error is not an [`Error`](super::Error).
 pub(crate) fn in_one_line(error: &(dyn StdError + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |&error| error.source());
     with_causes(error.to_string(), causes)

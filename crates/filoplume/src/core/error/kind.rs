@@ -1,4 +1,4 @@
-//! What kind of error it is, for those who may not read its text.
+//! The kind of an error, for readers who may not see its text.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use crate::core::panics::Panicked;
 
 impl Error {
     /// Returns the name of the type of the cause, with the kind of an I/O error among its causes,
-    /// such as `ureq::Error: connection refused`. It has nothing of the texts, which may contain
-    /// anything. `None` if there is no cause, or only a text.
+    /// such as `ureq::Error: connection refused`. It contains no text of an error, which could
+    /// reveal anything. `None` if there is no cause, or if the cause is only a text.
     pub(crate) fn kind(&self) -> Option<String> {
         if self.downcast_ref::<Panicked>().is_some() {
             return Some("a panic".to_owned());

@@ -25,8 +25,8 @@ pub(crate) use self::own_response::{Responder, responder};
 /// `?` converts every type that implements `std::error::Error` into a plain `500`, whose text is
 /// only logged. The same happens to error types of the app, unless they are
 /// [registered](crate::App::error_response). [`Error::new`] and its short forms set the text that
-/// the client sees. An error ends the chain of handlers. It is rendered in one place, as
-/// `application/problem+json` (RFC 9457) or HTML, whichever the client prefers.
+/// the client sees. An error ends the chain of middleware and handler. It is rendered in one place,
+/// as `application/problem+json` (RFC 9457), HTML or plain text, whichever the client prefers.
 ///
 /// It does not implement `std::error::Error` itself, because `?` could not convert all other types
 /// then. `?` converts it into a `Box<dyn std::error::Error>`, with or without `Send + Sync`.
@@ -79,14 +79,14 @@ struct Inner {
     members: Vec<(Cow<'static, str>, String)>,
     headers: Headers,
     source: Option<Box<dyn StdError + Send + Sync>>,
-    /// The name of the type from which the source was made. That may be a text.
+    /// The name of the type from which the source was made. That type may be a text.
     source_type: Option<&'static str>,
     is_start_up: bool,
     /// Whether `?` converted the source into this error.
     is_converted: bool,
     /// The name of the type of the source, if that type implements `IntoResponse` itself.
     own_response: Option<&'static str>,
-    /// What a developer can do about it, for development mode.
+    /// What a developer can do about the error, for development mode.
     hint: Option<String>,
 }
 

@@ -8,9 +8,9 @@ use filoplume_runtime::StatusCode;
 
 /// The cause of the `500` that an error with a status below 300 becomes.
 ///
-/// Sent as it is, it would tell clients and metrics that nothing went wrong. It is no panic,
-/// because the status may be computed, and then only some requests have the mistake. Redirects and
-/// `304` are allowed: extractors and middleware end a request with them.
+/// With its own status, the error would tell clients and metrics that nothing went wrong. The
+/// mistake does not cause a panic, because the status may be computed, and wrong for only some
+/// requests. Redirects and `304` are allowed: extractors and middleware end a request with them.
 #[derive(Debug)]
 pub(super) struct NoError {
     status: StatusCode,

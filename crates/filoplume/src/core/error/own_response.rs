@@ -19,7 +19,8 @@ use crate::core::response::IntoResponse;
 /// The type in which errors store their cause.
 type Cause = Box<dyn StdError + Send + Sync>;
 
-/// Converts a cause of one particular type into its response. Returns causes of other types.
+/// Converts a cause of one particular type into its response. Returns causes of other types
+/// unchanged.
 pub(crate) type Responder = fn(Cause) -> std::result::Result<Result<Response>, Cause>;
 
 /// The [`Responder`] for errors of type `E`.

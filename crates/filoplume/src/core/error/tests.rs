@@ -57,7 +57,7 @@ fn an_error_becomes_a_boxed_error() {
     assert_eq!(printed.source().unwrap().to_string(), "no stock");
     let shared = shareable(error()).unwrap_err();
     assert_eq!(shared.source().unwrap().to_string(), "no stock");
-    // The text of this one is that of its source, which is not repeated.
+    // The text of this error is that of its source, so the source is not repeated.
     let plain = shareable(std::io::Error::other("disk on fire").into()).unwrap_err();
     assert_eq!(plain.to_string(), "disk on fire");
     assert!(plain.source().is_none());

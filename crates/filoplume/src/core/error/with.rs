@@ -27,7 +27,7 @@ impl Error {
     /// ```
     #[doc(alias = "with_cause")]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        // The mistake of the program is the more important one: without it the 500 is a riddle.
+        // A `NoError` is kept, because only it explains why the response is a 500.
         if !self.inner.source.as_deref().is_some_and(|source| source.is::<NoError>()) {
             self.inner.source_type = Some(type_name_of_val(&source));
             self.inner.source = Some(source.into());
@@ -87,7 +87,7 @@ impl Error {
     }
 
     /// Sets the title of this kind of problem (RFC 9457, 3.1.3). Use it together with a
-    /// [type](Self::with_type). Without it the title is the name of the status.
+    /// [type](Self::with_type). If no title is set, the title is the name of the status.
     ///
     /// ```
     /// use filoplume::Error;

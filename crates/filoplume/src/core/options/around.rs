@@ -1,14 +1,14 @@
-//! What a middleware knows of those further out, where its place among them matters.
+//! What a middleware knows about the middleware further out, where their order matters.
 
 use super::RouteOptions;
 
-/// What the middleware that was configured so far says about itself.
+/// What the middleware that was configured so far has declared about itself.
 #[derive(Debug, Default)]
 pub(super) struct Around {
-    /// Whether the middleware of the app is configured now. It runs before a route is chosen.
+    /// Whether the middleware of the app is being configured. It runs before a route is chosen.
     is_of_app: bool,
-    /// Whether the middleware of several routers is joined, in an order that the program never
-    /// wrote: for paths of a guarded prefix that no route matches.
+    /// Whether the middleware of several routers is joined, in an order that the program did not
+    /// choose. This happens for paths that have a guarded prefix but match no route.
     is_joined: bool,
     answers_preflights: bool,
     login: Option<Login>,

@@ -8,7 +8,7 @@ use super::RouteOptions;
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub(super) struct Promises {
-    /// They are answered although other routes occupy all threads.
+    /// They are answered even if other routes occupy all threads.
     pub(super) is_vital: bool,
     /// Their handlers learn that the client has gone.
     is_cancellable: bool,
@@ -22,7 +22,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// Returns the plan with these promises.
+    /// Returns the plan with these promises, except that of a spooled content.
     #[inline]
     pub(super) fn apply(self, plan: Plan) -> Plan {
         let mut plan = plan;

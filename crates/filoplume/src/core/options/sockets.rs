@@ -12,10 +12,10 @@ pub(super) struct Sockets {
 /// How the handler takes the request that becomes a WebSocket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Upgrade {
-    /// It has no such parameter.
+    /// The handler has no parameter that takes it.
     #[default]
     Never,
-    /// It receives the rejection of other requests, so it can answer these as well.
+    /// The handler receives the rejection of other requests, so it can answer these as well.
     Optionally,
     Always,
 }
