@@ -8,8 +8,8 @@ use super::App;
 use crate::core::error::Result;
 use crate::routing::Router;
 
-/// The servers beside that of the app. It is a trait so that a program contains them only if it has
-/// such a part.
+/// The servers of these parts, beside the server of the app. It is a trait so that a program
+/// contains their code only if it has such a part.
 pub(crate) trait Beside: fmt::Debug + Send + Sync {
     /// Adds the routes of a part to those at an address. Parts with the same address share it.
     fn add(
@@ -20,26 +20,26 @@ pub(crate) trait Beside: fmt::Debug + Send + Sync {
         routes: Router,
     ) -> Result<(), String>;
 
-    /// Tells a program that does not let the app bind its addresses what to do.
+    /// Returns the error message for a program that does not let the app bind its addresses.
     fn unbound(&self) -> String;
 
-    /// Gives the parts what their middleware may need of the app.
+    /// Copies from the app what the middleware of the parts may need: states and trusted proxies.
     fn inherit(&mut self, of_app: &App);
 
     /// Binds the addresses. `restart` is the control socket of the app, if a new process can take
-    /// it over: it then takes over these addresses in the same way.
+    /// over the app: it then takes over these addresses in the same way.
     fn bind(&mut self, restart: Option<&Path>) -> Result<()>;
 
     fn start(&mut self) -> Result<()>;
 
-    /// Ends the feed of those who still look, and waits until they have been told.
+    /// Shuts the servers down, and waits until viewers of the console know that its feed has ended.
     fn end(&mut self);
 
     /// Returns the address of a part, once it is bound.
     fn addr_of(&self, part: Part) -> Option<SocketAddr>;
 }
 
-/// What can have an address of its own.
+/// A part of an app that can have an address of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     #[cfg(feature = "console")]
@@ -56,7 +56,7 @@ impl Part {
         }
     }
 
-    /// Returns what a program writes that has no such address.
+    /// Returns what a program can write so that the part needs no address of its own.
     pub(crate) fn instead(self) -> &'static str {
         match self {
             #[cfg(feature = "console")]

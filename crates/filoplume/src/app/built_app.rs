@@ -19,8 +19,8 @@ use crate::core::settings::Settings;
 use crate::error_response::render;
 use crate::routing::{Found, Table};
 
-/// The responses of error types of this crate that `?` converts. An app that wants others calls
-/// `map_error`, which comes first.
+/// The responses of error types of this crate that `?` converts. An app that wants other responses
+/// calls `map_error`, which takes precedence.
 pub(crate) const OWN_RESPONDERS: &[Responder] = &[
     #[cfg(feature = "jwt")]
     crate::core::error::responder::<crate::middleware::JwtError>,
@@ -83,9 +83,9 @@ impl BuiltApp {
 }
 
 impl BuiltApp {
-    /// Answers a request that no handler answers. Middleware runs first where it could answer in
-    /// its place: that of the route for a CORS preflight, and that of a guard for all paths below
-    /// its prefix, so that strangers do not learn which routes there are.
+    /// Answers a request that no handler answers. Some middleware runs first and may answer
+    /// instead: that of the route for a CORS preflight, and that of a guard for all paths below its
+    /// prefix, so that strangers do not learn which routes there are.
     #[cold]
     fn route_unmatched(&self, request: Request, asked: &Asked, found: &Found<'_>) -> Response {
         let (route, path) = match found {
@@ -113,8 +113,9 @@ impl AppRouter for BuiltApp {
         };
         let context = Context { router: self, settings: &self.settings, route: Some(route), asked };
         if route.options.refuses_content(&mut request, is_planned) {
-            // Behind the middleware, which may refuse a stranger first, and which adds to the
-            // response what a script in a browser needs to see it. It must not read all of this.
+            // The content is refused behind the middleware, which may refuse the client first, and
+            // which adds the headers that a script in a browser needs to see the response. The body
+            // is bounded, because the middleware must not read all of it.
             request.body_mut().bound(route.options.bytes_max().unwrap_or(u64::MAX));
             return Next { layers: Layers(&route.layers), context, end: End::TooLong }.run(request);
         }
@@ -168,7 +169,7 @@ fn options_response(allow: &str) -> Response {
 
 fn empty_response(status: StatusCode, name: &str, value: &str) -> Response {
     let mut response = Response::new(status);
-    // Both come from a matched path, which contains no control characters.
+    // The value is a list of methods or a path with its query, without control characters.
     let _ = response.set_header(name, value);
     response
 }

@@ -335,8 +335,8 @@ impl App {
         self
     }
 
-    /// Replaces the default rendering of errors, which is problem details or HTML. If the closure
-    /// returns `None` or panics, the default rendering is used.
+    /// Replaces the default rendering of errors: problem details, HTML or plain text. If the
+    /// closure returns `None` or panics, the default rendering is used.
     ///
     /// Only the content and the content type are taken from the returned response. The status, and
     /// the headers that middleware set, stay.

@@ -14,19 +14,19 @@ impl App {
     /// Adds a route that returns metrics of the app and its server as
     /// [OpenMetrics](https://prometheus.io/docs/specs/om/open_metrics_spec/), for Prometheus.
     ///
-    /// There are requests by route and status, requests in progress, histograms of their times and
-    /// of the phases of these, and what the server knows of connections, threads, memory and
-    /// refusals. The guide lists them. Labels are the patterns of routes, never paths, so clients
-    /// cannot make new series.
+    /// There are requests by route and status, requests in progress, histograms of the times of
+    /// requests and of their phases, and what the server knows about connections, threads, memory
+    /// and refusals. The guide lists them. Labels are the patterns of routes, never paths, so
+    /// clients cannot make new series.
     ///
     /// The text is at most half a second old, so a client that asks for it all the time costs
     /// little.
     ///
     /// Everybody who can reach the route can read the metrics. Put it behind a middleware, or on a
     /// path that the proxy does not pass on, or on an address of its own:
-    /// [`metrics_on`](Self::metrics_on). To restrict it, add the route to a [`Router`] of its own:
-    /// take [`Observed`](crate::extract::Observed) in a handler and return
-    /// [`open_metrics`](crate::extract::Observed::open_metrics).
+    /// [`metrics_on`](Self::metrics_on). To put middleware around the metrics alone, add a route to
+    /// a [`Router`] of its own: its handler takes [`Observed`](crate::extract::Observed) and
+    /// returns [`open_metrics`](crate::extract::Observed::open_metrics).
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -51,11 +51,11 @@ impl App {
     /// Like [`metrics`](Self::metrics), on an address of its own, such as `127.0.0.1:9000`, and not
     /// on those of the app. So it can stay out of reach of the app's clients, and it works while
     /// the app's connections and threads are used up. Port 0 selects a free port. The middleware of
-    /// the app is not around it. A [console](crate::Console::address) with the same address
+    /// the app does not apply to it. A [console](crate::Console::address) with the same address
     /// shares it.
     ///
-    /// [`listen`](Self::listen), [`start`](Self::start) and those like them bind the address. It is
-    /// served until the app has stopped. [`RunningApp::metrics_addr`] tells it.
+    /// [`listen`](Self::listen), [`start`](Self::start) and their variants bind the address, and
+    /// serve it until the app has stopped. [`RunningApp::metrics_addr`] returns the address.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -78,9 +78,9 @@ impl App {
         app
     }
 
-    /// Adds samples of your own to the [metrics](Self::metrics), by a closure that is called for
-    /// each new text of them, at most twice a second. It must not wait.
-    /// If it panics, its other samples are missing and the log says so once.
+    /// Adds samples of your own to the [metrics](Self::metrics), by a closure that is called
+    /// whenever their text is made, at most twice a second. It must not wait. If it panics, its
+    /// other samples are missing and the log says so once.
     ///
     /// [Hubs](crate::sse::Hub::collector), rooms and Redis channels have collectors for their own
     /// figures. Labels become series in Prometheus, so do not let clients choose them.
@@ -107,9 +107,10 @@ impl App {
         app
     }
 
-    /// Sets from which time on a request is slow. Slow and refused requests are logged, with the
-    /// phases of their time, and kept for [`Observed::recent`](crate::extract::Observed::recent).
-    /// Default: one second. Requests are measured from then on.
+    /// Sets the time from which on a request counts as slow. Slow and refused requests are logged,
+    /// with the phases of their time, and kept for
+    /// [`Observed::recent`](crate::extract::Observed::recent). Default: one second. This setting
+    /// makes the app measure its requests.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -135,8 +136,8 @@ impl App {
 #[track_caller]
 fn metrics_routes(pattern: &str, observer: Arc<Observer>) -> Router {
     let handler = move || metrics_response(&observer);
-    // Formatting a thousand routes takes milliseconds, which no loop should spend. It must be
-    // answered when all threads are busy: that is when it is needed.
+    // On the pool, because formatting a thousand routes takes milliseconds, which no loop should
+    // spend. Vital, because metrics are needed most when all threads are busy.
     Router::new().route(pattern, get(handler).on_pool().vital())
 }
 

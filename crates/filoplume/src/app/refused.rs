@@ -73,7 +73,7 @@ impl BuiltApp {
         let content = self.refusal_content(context.asked.format());
         let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE.as_u16());
         if let Some(content_type) = &content.content_type {
-            // The value was a valid header value before.
+            // The value was taken from a response, so it is a valid header value.
             let _ = response.set_header("content-type", content_type);
         }
         let _ = response.set_header("vary", "accept");

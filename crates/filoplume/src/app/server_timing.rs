@@ -18,7 +18,7 @@ const FIELD: &str = "x-server-timing";
 pub(crate) enum ServerTiming {
     #[default]
     Never,
-    /// All: the app is in development.
+    /// All responses, because the app is in development mode.
     Always,
     /// Those to requests with a token of this key.
     #[cfg(feature = "cookies")]
@@ -35,13 +35,13 @@ impl ServerTiming {
         if is_development { Self::Always } else { self }
     }
 
-    /// Returns whether no response has the field. Everything else here is for the other apps.
+    /// Returns whether no response has the field. If so, the other methods need not be called.
     #[inline]
     pub(crate) fn is_never(&self) -> bool {
         matches!(self, Self::Never)
     }
 
-    /// Returns whether a request must be measured, and remembers that it was allowed to ask.
+    /// Returns whether a request must be measured, and marks the request if it has a valid token.
     #[cold]
     #[cfg_attr(not(feature = "cookies"), expect(unused_variables, reason = "there are no keys"))]
     pub(crate) fn measures(&self, request: &mut Request) -> bool {
@@ -80,7 +80,7 @@ impl ServerTiming {
         if !is_asked && !matches!(self, Self::Always) {
             return;
         }
-        // Both values consist of digits and tokens.
+        // The value consists of digits and tokens, so it is valid.
         let _ = response.set_header("server-timing", server_timing(&exchange.timing));
         if is_asked {
             // No cache may give the times of this request to somebody else.

@@ -17,8 +17,8 @@ use crate::log::log_without_subscriber;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// How long a hook may run before it is reported. The default of
-/// [`drain_timeout`](crate::ServerConfig::drain_timeout), which is as long as handlers have.
+/// How long a hook may run before it is reported. It is the default of
+/// [`drain_timeout`](crate::ServerConfig::drain_timeout), the time that handlers have.
 const HOOK_TIME: Duration = Duration::from_secs(10);
 
 /// The hooks of [`App::on_shutdown`], in the order in which they were added.
@@ -44,8 +44,8 @@ impl ShutdownHooks {
 
 /// Calls a hook, and reports once if it takes longer than `time`.
 ///
-/// A hook blocks its own thread, so another one waits with it. Without that thread there is no
-/// report.
+/// The hook blocks the calling thread, so another thread waits for the time. If that thread cannot
+/// be started, there is no report.
 fn watched(hook: impl FnOnce(), time: Duration, report: impl FnOnce() + Send + 'static) {
     // Dropped when the hook has returned or panicked.
     let (_running, ended) = mpsc::channel::<()>();
@@ -103,7 +103,8 @@ impl App {
         report: impl FnOnce(&Location<'_>) + Send + 'static,
     ) -> Self {
         let written_at = Location::caller();
-        // Here and not where hooks run, so that a program without hooks has no code for it.
+        // The watch is added here and not where hooks run, so that a program without hooks has no
+        // code for it.
         self.shutdown_hooks.add(Box::new(move || watched(hook, time, || report(written_at))));
         self
     }
@@ -159,7 +160,7 @@ mod tests {
     fn a_hook_that_blocks_is_reported_once_with_its_line() {
         let (reporter, reports) = mpsc::channel();
         let (seen, was_seen) = mpsc::channel();
-        // It returns when it has been reported, and there is no second report.
+        // The hook returns when it has been reported, and there is no second report.
         let hook = move || {
             let first = reports.recv();
             let _ = seen.send((first, reports.recv().is_err()));
