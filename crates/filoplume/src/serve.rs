@@ -37,7 +37,8 @@ impl App {
     /// # Errors
     ///
     /// If routes conflict, a pattern is invalid, or a handler extracts a state that was not added.
-    /// If the console or the metrics have an address of their own: nobody would bind it.
+    /// Also if the console or the metrics have an address of their own, because this method does
+    /// not bind it.
     pub fn build(self) -> Result<AppService> {
         if let Some(beside) = &self.beside {
             return Err(Error::start_up(beside.unbound()));
@@ -119,8 +120,8 @@ impl App {
             log_address(url);
         }
         let _redirects = redirects.map(Redirects::start).transpose()?;
-        // In a hot restart the old process ends when its app is taken over, and takes what is not
-        // yet taken over with it. So the app comes last.
+        // In a hot restart the old process ends when its app is taken over. Addresses that are not
+        // taken over by then end with it, so the app comes last.
         if let Some(beside) = &mut beside {
             beside.start()?;
         }
@@ -174,7 +175,7 @@ impl App {
         self.listen_on(Listen::new().systemd())
     }
 
-    /// Takes the servers beside that of the app out of it, before it is built.
+    /// Takes the servers of other addresses out of the app, before the app is built.
     fn take_beside(&mut self) -> Option<Box<dyn Beside>> {
         let mut beside = self.beside.take();
         if let Some(beside) = &mut beside {
@@ -264,9 +265,9 @@ impl App {
 #[derive(Debug)]
 struct Bound {
     server: Server,
-    /// What is logged of them. Those of TCP come first.
+    /// The URLs and names for the log. Those of TCP addresses come first.
     urls: Vec<String>,
-    /// The server that redirects, and the port to which it does.
+    /// The server that redirects, and the port that it redirects to.
     redirects: Option<(Server, u16)>,
 }
 
@@ -274,7 +275,7 @@ fn bind(listen: Listen) -> Result<Bound> {
     let Listen { builder, schemes, others, redirects, .. } = listen;
     let server = builder.and_then(ServerBuilder::build).map_err(start_up)?;
     let addresses = server.local_addrs();
-    // Those of systemd follow the others.
+    // The sockets of systemd follow the other addresses, and are for plain HTTP.
     let all_schemes = schemes.iter().chain(iter::repeat(&"http"));
     let urls = addresses.iter().zip(all_schemes).map(|(to, scheme)| format!("{scheme}://{to}"));
     let urls = urls.chain(others).collect();
@@ -326,7 +327,8 @@ fn log_address(address: &str) {
     log_without_subscriber(&format!("listening on {address}"));
 }
 
-/// Makes `main` print the message, rather than the status of a response.
+/// Converts an error of the engine, so that `main` prints its message and not the status of a
+/// response.
 fn start_up(error: filoplume_runtime::Error) -> Error {
     Error::start_up_with(error)
 }

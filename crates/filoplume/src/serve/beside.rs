@@ -15,11 +15,11 @@ use crate::routing::Router;
 /// How long viewers of the console may take to get the end of its feed when the app has ended.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Connections of those who operate the app. A browser opens a few, and viewers that are refused
-/// one each.
+/// The connections of the people who operate the app. A browser opens a few, and a viewer that is
+/// refused has one.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Threads that check who may see something, and make the first snapshots and the metrics.
+/// The threads that check access, and make the first snapshots and the metrics.
 const THREADS_MAX: usize = 4;
 
 /// The servers of all such addresses.
@@ -28,7 +28,7 @@ struct Servers(Vec<BesideServer>);
 
 struct BesideServer {
     address: String,
-    /// What is there, and where at that address.
+    /// The parts at this address, each with its path.
     parts: Vec<(Part, String)>,
     stage: Stage,
 }
@@ -118,7 +118,7 @@ impl Beside for Servers {
     }
 
     fn end(&mut self) {
-        // All at once, so that nobody waits for two of them.
+        // All servers are shut down before one is waited for, so that they end at the same time.
         let ended: Vec<Bound> = self.0.iter_mut().filter_map(BesideServer::shut_down).collect();
         ended.iter().for_each(|bound| bound.server.wait());
     }
@@ -136,8 +136,8 @@ impl BesideServer {
         self.parts.iter().any(|(known, _)| *known == part)
     }
 
-    /// Returns the name of its threads and its control socket. It does not depend on the order of
-    /// its parts.
+    /// Returns the name for the threads and the control socket of this server. It does not depend
+    /// on the order of the parts.
     fn name(&self) -> &'static str {
         let names = self.parts.iter().map(|(part, _)| part.name());
         names.min().unwrap_or_default()
@@ -147,7 +147,7 @@ impl BesideServer {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         let Stage::Described(app) = stage else { return Ok(()) };
         let name = self.name();
-        // A loop of its own, so that it answers while those of the app are busy.
+        // The server has a loop of its own, so that it answers while those of the app are busy.
         let config = ServerConfig::default()
             .event_loops(1)
             .threads_max(THREADS_MAX)
@@ -174,7 +174,8 @@ impl BesideServer {
         Ok(())
     }
 
-    /// Returns the server, if it serves, so that one can wait for its end.
+    /// Shuts the server down. Returns it if it was serving, so that the caller can wait for its
+    /// end.
     fn shut_down(&mut self) -> Option<Bound> {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         let Stage::Serving(bound) = stage else { return None };
@@ -189,8 +190,9 @@ impl Drop for BesideServer {
     }
 }
 
-/// `name` is that of a part. A process that has metrics where the old one had a console does not
-/// take them over, and cannot bind their address before the old one has ended.
+/// Returns a list without addresses. `name` is that of a part. A new process takes over an address
+/// only if the old one has the same name there: if it has metrics where the old one had a console,
+/// it cannot bind the address before the old one has ended.
 #[cfg(unix)]
 fn listen_beside(restart: Option<&Path>, name: &str) -> Listen {
     let Some(path) = restart else { return Listen::new() };

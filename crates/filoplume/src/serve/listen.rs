@@ -8,7 +8,7 @@ use filoplume_runtime::{IntoAddress, ServerBuilder};
 use filoplume_runtime::{ServerConfig, Tls};
 
 /// The addresses on which an app listens, for [`App::listen_on`](crate::App::listen_on) and
-/// [`App::start_on`](crate::App::start_on), which report those that cannot be bound.
+/// [`App::start_on`](crate::App::start_on), which report addresses that cannot be bound.
 ///
 /// ```
 /// use filoplume::Listen;
@@ -49,7 +49,7 @@ impl Default for Listen {
 }
 
 impl Listen {
-    /// Returns no addresses.
+    /// Returns a list without addresses.
     pub fn new() -> Self {
         Self::default()
     }

@@ -18,18 +18,19 @@ pub(super) fn to_https(request: &Request, port: u16) -> Response {
         return response;
     };
     let port = if port == HTTPS { String::new() } else { format!(":{port}") };
-    // The path of `OPTIONS *` is not one.
+    // The `*` of `OPTIONS *` is not a path.
     let path = if request.path().starts_with('/') { request.path() } else { "/" };
     let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut response = Response::new(308);
     let location = encoded(&format!("https://{host}{port}{path}{query}")).into_owned();
-    // It has only characters that a field may have. Without it the status says enough.
+    // The value has only characters that a field may have. Even without the field, the status says
+    // enough.
     let _ = response.set_header("location", &location);
     response
 }
 
-/// Returns whether a host is a name or an address without characters that mean something else in a
-/// URL for some client.
+/// Returns whether a host is an address in brackets, or a name or address without characters that
+/// some client may read as another part of the URL.
 fn is_host(host: &str) -> bool {
     let is_address = host.starts_with('[');
     is_address || host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))

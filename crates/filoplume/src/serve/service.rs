@@ -40,7 +40,7 @@ impl AppService {
         Self { app: Arc::new(app) }
     }
 
-    /// Ends an app that no server has ended.
+    /// Ends an app that has no server, as in a test client. A server ends its app itself.
     pub(crate) fn end(&self) {
         self.app.settings.stopping.tell();
         self.app.stopped();
@@ -71,7 +71,7 @@ impl Service for AppService {
                 Some(route) => route.options.plan(request, number),
                 None => Plan::new(),
             },
-            // The call answers it, behind the app's middleware. The content is not needed.
+            // The call answers the request, behind the app's middleware. The content is not needed.
             None => Plan::new().streamed().route(NO_ROUTE),
         };
         let server_timing = &self.app.server_timing;
@@ -122,7 +122,7 @@ impl Service for AppService {
 
     fn completed(&self, exchange: &Exchange) {
         let Some(observer) = &self.app.settings.observer else { return };
-        // A request whose handler has returned counts with the status of its response.
+        // A request whose handler has returned is counted with the status of its response.
         if exchange.refusal.is_some() && exchange.ran.is_none() {
             observer.refused(exchange);
         }
