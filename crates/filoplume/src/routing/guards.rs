@@ -48,7 +48,8 @@ impl Guards {
         self.position(path).and_then(|guard| self.0.get(guard)).map(|guard| guard.fallback)
     }
 
-    /// Returns the guards whose paths a pattern may match although it is not written below them.
+    /// Returns the guards whose paths a pattern may match although the pattern is not written below
+    /// their prefixes.
     pub(super) fn outside(&self, pattern: &Prefix) -> Vec<usize> {
         let is_outside = |guard: &Guard| {
             guard.prefix.may_contain_paths_of(pattern) && !guard.prefix.covers(pattern)
@@ -128,7 +129,7 @@ pub(super) fn has_layers(layers: &[Layer], wanted: &[Layer]) -> bool {
 /// Returns whether each wanted layer, or another one of its type, is among the layers.
 pub(super) fn has_kinds(layers: &[Layer], wanted: &[Layer]) -> bool {
     let has = |wanted: &Layer| {
-        // Through the `Arc`: it is middleware itself if it can be called.
+        // Dereferenced, so that the type is that of the middleware and never that of the `Arc`.
         let kind = (**wanted).kind();
         layers.iter().any(|layer| (**layer).kind() == kind)
     };

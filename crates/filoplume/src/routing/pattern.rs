@@ -87,7 +87,7 @@ impl Pattern {
                  decides what it can be"
             ));
         }
-        // As in Go and ASP.NET.
+        // `{name...}` as in Go, and `{**name}` as in ASP.NET.
         let plain = without_marks(name);
         if plain != name {
             return Err(format!("the rest is captured by a star: write `{{*{plain}}}`"));

@@ -36,7 +36,7 @@ impl Prefix {
                 Some((before, name)) => {
                     let after = name.split_once('}').map_or("", |(_, after)| after);
                     let (before, after) = (fold(before), fold(after));
-                    // To a reader that decodes first, an encoded slash is a separator.
+                    // To a component that decodes the path first, an encoded slash is a separator.
                     let (outer, before) = before.rsplit_once('/').unwrap_or(("", &before));
                     let (after, inner) = after.split_once('/').unwrap_or((&after, ""));
                     push_literals(&mut segments, outer);
@@ -129,7 +129,8 @@ impl Segment {
 /// A path in the form that is compared with prefixes.
 pub(super) struct FoldedPath<'p> {
     folded: Cow<'p, str>,
-    /// The same with its `..` resolved, if there are any. A path is compared with many prefixes.
+    /// The same path with its `..` resolved, if it has any. It is stored because a path is compared
+    /// with many prefixes.
     resolved: Option<String>,
 }
 

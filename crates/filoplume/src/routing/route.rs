@@ -183,8 +183,9 @@ impl Route {
         self
     }
 
-    /// As [`add`](Self::add). Without methods, the handler would never be called. The mistake is
-    /// noticed here, so that a program without `on` does not contain its text.
+    /// Like [`add`](Self::add), but reports a mistake if there are no methods, because the handler
+    /// would never be called. The check is here, so that a program without `on` does not contain
+    /// the text.
     #[track_caller]
     fn add_on<P: Parameters>(
         self,
@@ -256,17 +257,17 @@ impl Route {
         })
     }
 
-    /// Calls the handlers when the whole content is there. Up to a
-    /// [bound](crate::ServerConfig::buffered_content_bytes_max) it is in memory. What is longer
-    /// waits in a file without a name, and is read from there: by `Body`, `Multipart` or `Request`,
-    /// which otherwise read it from the network as it arrives.
+    /// Calls the handlers when the whole content is there. Content up to a
+    /// [bound](crate::ServerConfig::buffered_content_bytes_max) is in memory. Longer content waits
+    /// in a file without a name. `Body`, `Multipart` and `Request` read it from there; on other
+    /// routes they read it from the network as it arrives.
     ///
-    /// For uploads from slow clients. Without it, a handler that reads an upload holds a thread
-    /// until the last byte, and a limited number of threads may do so. With it, an upload holds
-    /// none before it is complete. It costs a second copy of the content on the disk.
-    /// [`spool_folder`](crate::ServerConfig::spool_folder) and
-    /// [`spooled_bytes_max`](crate::ServerConfig::spooled_bytes_max) say where, and how much in
-    /// all; a content that does not fit is a `503`.
+    /// Use it for uploads from slow clients. Without it, a handler that reads an upload holds a
+    /// thread until the last byte, and only a limited number of threads may do so. With it, an
+    /// upload holds no thread before it is complete. The cost is a second copy of the content on
+    /// the disk. [`spool_folder`](crate::ServerConfig::spool_folder) and
+    /// [`spooled_bytes_max`](crate::ServerConfig::spooled_bytes_max) set the folder and the total
+    /// size; a content that does not fit is answered with `503`.
     ///
     /// A parameter that collects the content in memory, such as `Json`, is a mistake here.
     ///
@@ -289,7 +290,7 @@ impl Route {
         })
     }
 
-    /// Runs the handlers on the event loop always, regardless of the measured execution times.
+    /// Always runs the handlers on the event loop, regardless of the measured execution times.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -304,7 +305,7 @@ impl Route {
         })
     }
 
-    /// Runs the handlers on threads of the pool always, regardless of the measured execution times.
+    /// Always runs the handlers on threads of the pool, regardless of the measured execution times.
     ///
     /// ```
     /// use filoplume::prelude::*;

@@ -72,7 +72,7 @@ use crate::routing::routes::{RouteInfo, Routes};
 /// 1. If the path with a slash added to or removed from its end has a route, the response is a
 ///    `308` to that path. Both forms may have routes of their own.
 /// 2. If the normal form of the path (RFC 3986, 6.2.2) has a route, as `/a` for `/%61`, or is below
-///    the prefix of another router with a fallback, the response is a `308` to it.
+///    the prefix of another router with a fallback, the response is a `308` to the normal form.
 /// 3. Otherwise the [fallback](Self::fallback) of the innermost router whose prefix matches
 ///    answers, or that of the app.
 /// 4. Otherwise the response is a `404`.
@@ -258,11 +258,11 @@ impl Router {
     /// If the router has middleware, that middleware also applies to paths below the prefix that
     /// have no route: the nearest fallback answers them behind the middleware. Wildcards and
     /// captures of routes outside of the prefix do not match them. A route of another router is not
-    /// affected if its path goes on with a literal segment below the prefix. All others would be
-    /// open by accident, and the app does not start: routes of another router that is nested at the
-    /// same prefix without such middleware, and catch-all routes and captures right below the
-    /// prefix. `.nest("/admin", first.merge(second))` puts both routers behind the middleware of
-    /// the first one.
+    /// affected if its path goes on with a literal segment below the prefix. Other routes of other
+    /// routers would be open by accident, so an app with one of these does not start: routes of
+    /// another router that is nested at the same prefix without such middleware, and catch-all
+    /// routes and captures right below the prefix. `.nest("/admin", first.merge(second))` puts both
+    /// routers behind the middleware of the first one.
     ///
     /// ```
     /// # use filoplume::prelude::*;

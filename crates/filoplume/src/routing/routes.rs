@@ -51,14 +51,16 @@ pub struct RouteInfo {
     pub methods: String,
     /// The pattern, including the prefixes of its routers.
     pub pattern: String,
-    /// The types of the middleware around the route, the outermost first. Closures have no name.
+    /// The types of the middleware around the route, the outermost first; `a closure` for a
+    /// closure.
     pub behind: Vec<String>,
     /// The source location: file, line and column.
     pub written_at: String,
 }
 
 impl Routes {
-    /// Returns the routes in the order in which they were added.
+    /// Returns the routes: those of a router in the order in which they were added, then those of
+    /// its nested routers, then its fallback.
     pub fn iter(&self) -> std::slice::Iter<'_, RouteInfo> {
         self.0.iter()
     }

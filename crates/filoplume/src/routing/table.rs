@@ -13,7 +13,8 @@ use crate::routing::pattern::normal_form;
 /// The number in a plan that stands for a request that no route answers.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
-/// Matches paths to numbers. There is one type, because its code is 14 kB for each type of value.
+/// Matches paths to numbers. All values are numbers, because the code of the matcher is 14 kB for
+/// each type of value.
 pub(super) type Matcher = matchit::Router<u32>;
 
 /// The routes of an app.
@@ -25,7 +26,7 @@ pub(crate) struct Table {
     /// The fallbacks of nested routers, by prefix.
     pub(super) nested_fallbacks: Matcher,
     pub(super) fallback: Option<u32>,
-    /// The prefixes below which every request passes their middleware.
+    /// The prefixes whose middleware applies to every request below them.
     pub(super) guards: Guards,
     /// The methods of all routes, for `OPTIONS *`.
     pub(super) allow: String,
@@ -57,7 +58,7 @@ pub(crate) enum Found<'t> {
     Options {
         allow: &'t str,
     },
-    /// The path has no route, but another form of it has: this one.
+    /// The path has no route, but this other form of it has one.
     Redirect {
         path: String,
     },
@@ -76,9 +77,9 @@ impl Table {
         }
     }
 
-    /// Returns the number of the route that answers this method and path. It is asked before the
-    /// call, for each path that strangers make up, so it looks for redirects only where a fallback
-    /// would answer in their place.
+    /// Returns the number of the route that answers this method and path. It is called before the
+    /// handler, also for paths that clients make up, so it looks for redirects only where a
+    /// fallback would otherwise answer.
     #[inline]
     pub(crate) fn route_of(&self, method: &Method, path: &str) -> Option<u32> {
         let found = match self.entry_index(path) {
@@ -117,8 +118,9 @@ impl Table {
         self.routes.get(number as usize)
     }
 
-    /// Returns a route with the middleware of the guard that a path is below, unless the routes of
-    /// the path do not have that middleware themselves: another router has registered them.
+    /// Returns the fallback of the guard that a path is below. It has the middleware of the guard.
+    /// Returns `None` if the path has routes, but none with that middleware: they belong to another
+    /// router.
     #[inline(never)]
     pub(crate) fn guarding_route(&self, path: &str) -> Option<&CompiledRoute> {
         let guard = self.route(self.guards.route(path)?)?;
@@ -136,7 +138,7 @@ impl Table {
         &self.routes
     }
 
-    /// Returns how each route is called in metrics, by number.
+    /// Returns the name of each route in metrics, in the order of their numbers.
     pub(crate) fn names(&self) -> impl Iterator<Item = RouteName> + '_ {
         self.routes.iter().map(|route| RouteName {
             methods: route.methods.clone(),
@@ -145,7 +147,8 @@ impl Table {
         })
     }
 
-    /// Returns the permits that the routes use. Those of several routes come several times.
+    /// Returns the permits that the routes use. Permits that several routes share are returned
+    /// several times.
     pub(crate) fn permits(&self) -> impl Iterator<Item = &Permits> {
         self.routes.iter().filter_map(|route| route.options.permits())
     }
@@ -163,7 +166,7 @@ impl Table {
         if path == "*" {
             return Found::Options { allow: &self.allow };
         }
-        // In linear time and with few allocations, because strangers make up paths.
+        // This takes linear time and few allocations, because clients can make up any path.
         let normal = resolved_normal_form(path);
         if let Some(path) = self.redirect_target(path, normal.as_deref()) {
             return Found::Redirect { path };
@@ -200,8 +203,8 @@ impl Table {
         self.nested_fallbacks.at(path).ok().map(|matched| *matched.value)
     }
 
-    /// Returns the form of a path that has a route: the normal form, the path with a slash added to
-    /// or removed from its end, or both.
+    /// Returns another form of a path if that form has a route: the normal form, the path with a
+    /// slash added to or removed from its end, or both.
     fn redirect_target(&self, path: &str, normal: Option<&str>) -> Option<String> {
         if !is_local(path) {
             return None;

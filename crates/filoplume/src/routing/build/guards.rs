@@ -48,7 +48,7 @@ impl Builder<'_> {
             for guard in &self.guarded {
                 let is_sibling = guard.prefix == nested.router;
                 if !is_sibling && !guard.prefix.has_capture_below(&nested.matched)
-                    // Reported as such.
+                    // `reject_catch_alls` reports these.
                     || guard.prefix.has_catch_all(&nested.matched)
                     || has_kinds(&route.layers, &guard.layers)
                 {
