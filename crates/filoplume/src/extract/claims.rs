@@ -168,9 +168,9 @@ impl Rejection for ClaimsRejection {
     }
 }
 
-/// Logs that the claims of a valid token do not fit the type. The program issues such tokens, or
-/// trusts who does, so the type is wrong or the token is old. A client can cause the line again and
-/// again.
+/// Logs that the claims of a valid token do not fit the type. The program or an issuer that it
+/// trusts has issued the token, so the type is wrong or the token is old. The line is throttled,
+/// because a client can cause it again and again.
 #[cold]
 fn log_mismatch(claim: &str, message: &str) {
     static LOG: Throttle = Throttle::new();

@@ -63,7 +63,8 @@ impl FromRequest for String {
     }
 }
 
-/// Refuses content that no middleware has decoded. Its bytes would not be what the handler expects.
+/// Refuses content that was already read, and coded content that no middleware has decoded. Its
+/// bytes would not be what the handler expects.
 pub(super) fn check_content(request: &Request) -> Result<(), ContentRejection> {
     if request.content_was_read() {
         return Err(ContentRejection::AlreadyRead);

@@ -8,7 +8,7 @@ use crate::core::context::Context;
 use crate::core::extract::FromRequest;
 use crate::core::options::RouteOptions;
 
-/// Sends hints to the browser while the handler works. Other routes cannot send any.
+/// Sends hints to the browser while the handler works. Other routes cannot send hints.
 impl FromRequest for EarlyHints {
     type Rejection = Infallible;
 

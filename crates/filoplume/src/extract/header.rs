@@ -45,7 +45,7 @@ use crate::core::error::Error;
             `headers: Headers`"
 )]
 pub trait TypedHeader: Sized {
-    /// The name, in any case.
+    /// The name of the header, in upper or lower case.
     const NAME: &'static str;
 
     /// Whether the value is a list (RFC 9110, 5.6.1). If it is, several fields are joined with

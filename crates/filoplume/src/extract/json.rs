@@ -50,8 +50,8 @@ use crate::semantics::media_type::essence;
 /// ```
 ///
 /// It rejects requests without a JSON `Content-Type` with `415`, content that is not JSON with
-/// `400`, and JSON that does not match `T` with `422` and the field. It also rejects content as
-/// [`Bytes`] does.
+/// `400`, and JSON that does not match `T` with `422` and the field. It also rejects what [`Bytes`]
+/// rejects.
 #[doc(alias("jsonify", "body_parser"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a response does nothing until it is returned"]
@@ -169,7 +169,8 @@ impl JsonRejection {
         if !source.is_data() {
             return Self::Syntax(source);
         }
-        // A value of the wrong type ends the parser, so what follows has not been read yet.
+        // The parser stops at a value of the wrong type, so the rest of the content was not
+        // checked.
         if let Err(error) = serde_json::from_slice::<IgnoredAny>(content) {
             return Self::Syntax(Arc::new(error));
         }

@@ -29,7 +29,8 @@ pub struct AcceptLanguage {
 }
 
 impl AcceptLanguage {
-    /// Returns the offer that the client prefers. Returns `None` if it names none of them.
+    /// Returns the offer that the client prefers. Returns `None` if the client names none of the
+    /// offers.
     ///
     /// The client's ranges are tried in the order of their weights. If there is no offer for
     /// `de-CH`, `de` is tried, and then offers that are more exact, such as `de-AT`. `*` is the
@@ -56,8 +57,8 @@ impl AcceptLanguage {
     }
 }
 
-/// Returns the offer for a range: the same, then a less exact one (RFC 4647, 3.4), then a more
-/// exact one.
+/// Returns the offer for a range: the same language, or a more exact one. If there is none, the
+/// range is shortened (RFC 4647, 3.4) and tried again.
 fn offer_for<'a>(range: &str, offers: &[&'a str]) -> Option<&'a str> {
     if range == "*" {
         return offers.first().copied();

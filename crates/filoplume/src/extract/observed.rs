@@ -10,8 +10,8 @@ use crate::core::extract::FromRequest;
 use crate::core::options::RouteOptions;
 use crate::observe::{Observer, RouteReport, Story};
 
-/// What is known of the requests of the app and of its server. An app with a handler that takes it
-/// counts and measures its requests.
+/// What is known about the requests of the app and about its server. If a handler takes this
+/// parameter, the app counts and measures its requests.
 ///
 /// ```
 /// use filoplume::extract::Observed;
@@ -42,16 +42,16 @@ impl Observed {
     /// [slow](crate::App::slow_after), failed with a status of 500 or more, or were refused, the
     /// newest first.
     ///
-    /// A flood displaces its own stories: those of the kind with the most, and of the route with
-    /// the most in it. About 100 per second are noted, and of each route and kind one per second
-    /// and five at once in any case.
+    /// A flood displaces its own stories: the kind with the most stories loses its oldest one of
+    /// the route that has the most of this kind. About 100 stories per second are noted. Each route
+    /// can note one per second, and five at once, of each kind in any case.
     pub fn recent(&self) -> Vec<Story> {
         self.0.recent()
     }
 
     /// Returns what [`App::metrics`](crate::App::metrics) answers. Its media type is
     /// `application/openmetrics-text; version=1.0.0; charset=utf-8`. It is at most half a second
-    /// old: requests in that time are returned the same text.
+    /// old: calls within that time return the same text.
     pub fn open_metrics(&self) -> String {
         String::from_utf8_lossy(&self.0.open_metrics()).into_owned()
     }

@@ -118,7 +118,7 @@ impl FromRequest for RawQuery {
 /// Extracts a value that middleware added to the request with [`Request::extensions_mut`].
 ///
 /// An app does not start if no middleware of the route can have added the value. Closures can add
-/// any value, other middleware those that it [declares](RouteOptions::provide). As
+/// any value, other middleware only the values that it [declares](RouteOptions::provide). As
 /// `Option<Extension<T>>` the value may be missing.
 ///
 /// ```
@@ -164,7 +164,8 @@ impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
     }
 }
 
-/// Returns a value that middleware added to the request. The ID of the request is kept elsewhere.
+/// Returns a value that middleware added to the request. The ID of the request is not an extension:
+/// the context has it.
 fn extension<T: Clone + Send + Sync + 'static>(
     request: &Request,
     context: &Context<'_>,

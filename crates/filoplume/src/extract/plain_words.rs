@@ -61,12 +61,12 @@ fn translated(message: &str) -> String {
     }
     let kinds = ["invalid type: ", "invalid value: ", "invalid length "];
     for kind in kinds {
-        // The value may have these words, too, but what is expected comes from the type.
+        // The value may contain these words too, so the last ones count: the type follows them.
         let parts = message.strip_prefix(kind).and_then(|rest| rest.rsplit_once(", expected "));
         if let Some((found, expected)) = parts {
             let expected = expected_words(expected);
             return match kind {
-                // JSON allows a list for an object, and nobody else expects that.
+                // Serde reads an object from a list as well, but clients do not expect that.
                 "invalid length " if expected == "an object" => {
                     "expected an object, and got a list".to_owned()
                 }

@@ -61,7 +61,8 @@ pub enum FieldsError {
         fields_max: usize,
     },
     /// The type cannot be read from fields, whatever their values: it has a number or a `bool` in
-    /// `#[serde(flatten)]`, where serde offers only texts. The response is a `500`.
+    /// `#[serde(flatten)]` or `#[serde(tag)]`, where serde offers only texts. The response is a
+    /// `500`.
     Unreadable {
         /// What is wrong.
         message: String,
@@ -112,7 +113,8 @@ impl StdError for FieldsError {}
 /// Deserializes a value from fields. A browser sends every field of a form, also those that were
 /// left empty. So a field that is empty counts as missing if its type cannot read an empty text.
 pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
-    // The deserializer would replace invalid UTF-8 with U+FFFD, and keep malformed escapes.
+    // The deserializer would replace invalid UTF-8 with U+FFFD, and keep malformed escapes, so both
+    // are refused first.
     check(input)?;
     let error = match read_once(input) {
         Err(error) if has_empty_field(input) => error,
@@ -138,16 +140,16 @@ pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> 
 /// How many empty fields may count as missing, in a form of the usual length.
 const EMPTY_FIELDS_MAX: usize = 64;
 
-/// How many bytes are read again for that. It bounds the work that a long form can cause.
+/// How many bytes are read again to find fields that count as missing, in all attempts together. It
+/// bounds the work that a long form can cause.
 const RETRIED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How many fields are read again for that: some more than the maximum of empty fields, for each
-/// of them.
-/// It bounds the work that many short fields can cause: a map has as many empty fields as the
-/// client sends.
+/// How many fields are read again, in all attempts together. It is enough for all attempts if a
+/// form has one field more than may count as missing. It bounds the work that many short fields can
+/// cause: a map has as many empty fields as the client sends.
 const RETRIED_FIELDS_MAX: usize = EMPTY_FIELDS_MAX * (EMPTY_FIELDS_MAX + 1);
 
-/// Returns how often fields are read again.
+/// Returns how often the fields may be read again.
 fn attempts(input: &[u8]) -> usize {
     let by_bytes = RETRIED_BYTES_MAX / input.len().max(1);
     let by_fields = RETRIED_FIELDS_MAX / pairs(input).count();
@@ -166,14 +168,14 @@ fn has_empty_field(input: &[u8]) -> bool {
     pairs(input).any(is_empty)
 }
 
-/// Returns whether an error names this field so. All fields are compared again and again, so this
-/// allocates nothing for a name without escapes.
+/// Returns whether an error with this name means this field. All fields are compared again and
+/// again, so this allocates nothing for a name without escapes.
 fn is_named(pair: &[u8], field: &str) -> bool {
     let begin = percent_encoding::percent_decode(name_part(pair)).decode_utf8_lossy();
     begin.chars().take(NAME_CHARS_MAX).eq(field.chars())
 }
 
-/// Returns the fields without this one. `None` if it has a value.
+/// Returns the fields without this one. `None` unless it occurs once and is empty.
 fn without_empty(input: &[u8], field: &str) -> Option<Vec<u8>> {
     let (mut kept, mut is_found) = (Vec::with_capacity(input.len()), false);
     for pair in pairs(input) {
@@ -193,9 +195,10 @@ fn read_once<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
     let deserializer = serde_html_form::Deserializer::from_bytes(input);
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let message = match error.inner().to_string() {
-            // The deserializer returns this text if a field occurs several times but has one value.
+            // The deserializer returns this text if a field occurs several times but its type has
+            // one value.
             unclear if unclear == "unsupported value" => "it occurs more than once".to_owned(),
-            // Within a field of the type, the message comes from the program's own code.
+            // If the path names a field, the message may come from the program's own code.
             message if wants_a_number(&message) && error.path().to_string() == "." => {
                 return FieldsError::Unreadable { message: shortened(message) };
             }
@@ -236,7 +239,8 @@ fn name_part(pair: &[u8]) -> &[u8] {
 }
 
 /// Returns whether serde has refused a text because it wants a number or a `bool`. A value that is
-/// read as one of these gives another message, so this comes from `#[serde(flatten)]` only.
+/// read as one of these gives another message, so this comes from `#[serde(flatten)]` or
+/// `#[serde(tag)]` only.
 fn wants_a_number(message: &str) -> bool {
     const WANTED: [&str; 15] = [
         "i8",
@@ -351,7 +355,7 @@ mod tests {
         static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
-    /// A number that counts how often one is read.
+    /// A number that counts how often such numbers are read.
     #[derive(Debug)]
     struct Counted;
 
@@ -362,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Returns how often fields are read that are all empty, and whether they could be read.
+    /// Returns how often a form of empty fields is read, and whether it could be read.
     fn reads_of_empty(fields: usize) -> (usize, bool) {
         let input: Vec<String> = (0..fields).map(|number| format!("a{number}=")).collect();
         READS.set(0);

@@ -143,7 +143,7 @@ impl Cookies {
     }
 
     /// Returns the value of a cookie, including changes. If the request has several cookies of that
-    /// name, it is the first.
+    /// name, returns the value of the first.
     pub fn get(&self, name: &str) -> Option<String> {
         let jar = self.jar.lock();
         if let Some(change) = jar.changes.iter().find(|change| change.name() == name) {

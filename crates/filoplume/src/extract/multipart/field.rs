@@ -129,7 +129,7 @@ impl<'a> Field<'a> {
         let saved = self.copy_to(&mut file, path);
         if saved.is_err() {
             drop(file);
-            // The handler receives the first error.
+            // The handler receives the error of the upload, so this one is only logged.
             if let Err(error) = fs::remove_file(path) {
                 let path = path.display();
                 tracing::warn!(%path, %error, "an incomplete upload could not be removed");

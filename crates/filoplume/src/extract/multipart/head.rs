@@ -76,8 +76,8 @@ impl Disposition {
                 return Err(MultipartProblem::Disposition);
             }
         }
-        // RFC 7578, 4.2 forbids `filename*`. Some clients send it anyway, and it is then more
-        // exact.
+        // RFC 7578, 4.2 forbids `filename*`. Some clients send it anyway, and then it is more exact
+        // than `filename`.
         Ok(Self { name: name.ok_or(MultipartProblem::Disposition)?, file_name: extended.or(plain) })
     }
 }

@@ -36,9 +36,9 @@ pub struct MultipartLimits {
     pub(super) parts_max: usize,
     pub(super) head_bytes_max: usize,
     pub(super) memory_bytes_max: u64,
-    /// `None`: the length of the form.
+    /// `None` for the maximum length of the form.
     pub(super) field_bytes_max: Option<u64>,
-    /// `None`: the maximum of the route.
+    /// `None` for the maximum of the route.
     pub(super) total_bytes_max: Option<u64>,
 }
 

@@ -87,8 +87,8 @@ impl<R: Read> Parser<R> {
         self.guard(Self::advance_to_part)
     }
 
-    /// Returns buffered content of the part, and reads more if there is none. It is empty at the
-    /// end.
+    /// Returns buffered content of the part, and reads more if there is none. The result is empty
+    /// at the end of the part.
     pub(super) fn content(&mut self) -> Result<&[u8]> {
         let ready = self.guard(Self::ready)?;
         Ok(&self.buffer[self.start..self.start + ready])
@@ -139,8 +139,8 @@ impl<R: Read> Parser<R> {
         Ok(true)
     }
 
-    /// Reads what follows a delimiter: `--`, or whitespace up to the end of the line, which is not
-    /// consumed.
+    /// Returns whether a delimiter is the final one, which `--` follows. After any other one,
+    /// whitespace is skipped up to the end of the line, which is not consumed.
     fn is_final(&mut self) -> Result<bool> {
         loop {
             let unread = self.unread();

@@ -47,7 +47,7 @@ pub(in crate::extract) fn captures_mismatch<T: DeserializeOwned>(
     }
 }
 
-/// Returns whether a struct with these fields requires this one, as far as it can be told.
+/// Returns whether a struct with these fields requires `field`, as far as the probe can tell.
 #[cfg(feature = "form")]
 pub(super) fn requires<T: DeserializeOwned>(fields: &[&str], field: &str) -> bool {
     let capture = |name: &&&str| (***name).to_owned();
@@ -63,9 +63,9 @@ pub(super) fn requires<T: DeserializeOwned>(fields: &[&str], field: &str) -> boo
 pub(super) enum Verdict {
     /// The type cannot be read from any path.
     Mismatch(String),
-    /// A value has several parts, and no text stands for them.
+    /// A value has several parts, and cannot be read from a text.
     Several(&'static str),
-    /// A value is no text.
+    /// A value cannot be read from a text.
     RefusesText,
     /// It depends on the path.
     Unknown,

@@ -35,7 +35,7 @@ pub(in crate::extract) fn fields_mismatch<T: DeserializeOwned>(extractor: &str) 
                      for each name"
                 ));
             }
-            // One that may be left out can be read by others, such as the same type from JSON.
+            // A field that may be left out is no mistake: the same type may also be read from JSON.
             Ok(Err(Verdict::Several { field, what })) if requires::<T>(all.get(), field) => {
                 return Some(format!(
                     "it takes `{extractor}<{name}>`, whose field `{field}` is {what}, but a field \
@@ -57,7 +57,7 @@ enum Verdict {
     Mismatch(&'static str),
     /// A field of the type cannot be read.
     Several { field: &'static str, what: &'static str },
-    /// A value is no text.
+    /// A value cannot be read from a text.
     RefusesText,
     /// It depends on the fields.
     Unknown,
@@ -88,7 +88,7 @@ impl de::Error for Verdict {
 #[derive(Clone, Copy)]
 struct FieldsProbe<'a> {
     at: Place,
-    /// The index of the field of a struct that is looked at next.
+    /// The index of the field of a struct that the next attempt is about.
     next: &'a Cell<usize>,
     /// The fields of the struct.
     all: &'a Cell<&'static [&'static str]>,
@@ -147,7 +147,7 @@ impl<'de> Deserializer<'de> for FieldsProbe<'_> {
 
     for_each_value_method! { one_value }
 
-    // Other types may be readable.
+    // A type that asks for anything else may be readable.
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
         Err(Verdict::Unknown)
     }
@@ -155,7 +155,7 @@ impl<'de> Deserializer<'de> for FieldsProbe<'_> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
         match self.at {
             Place::Fields | Place::Pair => visitor.visit_some(self),
-            // It may be left out of each request, for a type that JSON has as well.
+            // It may be missing in every request, if the type is also read from JSON.
             Place::Value(_) => Err(Verdict::Unknown),
         }
     }
@@ -244,7 +244,7 @@ impl<'de> SeqAccess<'de> for OneElement<'_> {
     }
 }
 
-/// A struct of which one field is there.
+/// A struct that has only one of its fields.
 struct OneField<'a>(FieldsProbe<'a>, &'static str);
 
 impl<'de> MapAccess<'de> for OneField<'_> {
@@ -316,7 +316,7 @@ mod tests {
         Idea,
     }
 
-    /// What a query may have.
+    /// A type with everything that a query may have.
     #[derive(Deserialize)]
     #[expect(dead_code, reason = "only its `Deserialize` is used")]
     struct Search {
