@@ -13,8 +13,8 @@ use crate::semantics::authority::split_port;
 /// 15.5.20).
 ///
 /// The client chooses the host of its request. If an app puts the host into links, mails or
-/// redirects, an attacker can make it send people to another site. A page whose name is pointed at
-/// a local server can read what that server answers (DNS rebinding).
+/// redirects, an attacker can make it send people to another site. A page whose host name resolves
+/// to a local server can read what that server answers (DNS rebinding).
 ///
 /// ```
 /// use filoplume::middleware::AllowedHosts;
@@ -34,7 +34,7 @@ use crate::semantics::authority::split_port;
 /// client.get("/").header("host", "example.org.evil.example").send().assert_status(421);
 /// ```
 ///
-/// A pattern has one of these forms, in any case, with or without a dot at its end:
+/// A pattern has one of these forms, in upper or lower case, with or without a dot at its end:
 ///
 /// | pattern | hosts |
 /// |---|---|

@@ -46,7 +46,7 @@ use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 /// 15.5.2). To stop attackers who guess passwords, put a rate limit around this middleware.
 pub struct BasicAuth {
     verify: Verify,
-    /// Checks credentials and attaches the user to the request.
+    /// Declares the extension that `verify` adds to requests.
     provide: fn(&mut RouteOptions),
     realm: String,
     /// Invalid arguments, reported when the app starts.
@@ -96,7 +96,7 @@ impl BasicAuth {
                  begins the password (RFC 7617), so nobody could log in",
             );
         }
-        // Not `&&`: the time would reveal whether the user was right.
+        // Not `&&`, because its time would reveal whether the user was right.
         let this = Self::new(move |basic: &Basic| {
             secrets_match(&basic.user, &user) & secrets_match(&basic.password, &password)
         });
@@ -127,7 +127,7 @@ impl Middleware for BasicAuth {
 
     fn configure(&self, options: &mut RouteOptions) {
         (self.provide)(options);
-        // A browser sends a password that its user has typed without a preflight.
+        // A browser sends a password that its user has typed, and needs no preflight for that.
         options.require_login(Login { name: "BasicAuth", is_by_script: false });
         for &mistake in &self.mistakes {
             options.mistake(mistake);

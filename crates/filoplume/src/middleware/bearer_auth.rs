@@ -42,7 +42,7 @@ use crate::extract::{Bearer, REALM, invalid_token, quoted};
 /// `Jwt`.
 pub struct BearerAuth {
     verify: Verify,
-    /// Checks the token and attaches the user to the request.
+    /// Declares the extension that `verify` adds to requests.
     provide: fn(&mut RouteOptions),
     realm: String,
     /// An invalid argument, reported when the app starts.
@@ -81,7 +81,7 @@ impl BearerAuth {
     /// ```
     pub fn tokens(tokens: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
-        // No tokens are fine: a list from a configuration may be empty, and lets nobody in.
+        // An empty list is allowed: it may come from a configuration, and lets nobody in.
         let are_empty = !tokens.is_empty() && tokens.iter().all(String::is_empty);
         let mistake = are_empty
             .then_some("BearerAuth: the token is empty; is the variable set from which it comes?");

@@ -12,8 +12,8 @@ use crate::core::options::RouteOptions;
 /// refused when the limit is passed, also for handlers that read a stream.
 ///
 /// The limit applies to all routes below it, and the innermost one counts: a route may allow more
-/// than its app. Without it, content that is collected may have 2 MiB, and streams as much as the
-/// server accepts, which bounds both.
+/// than its app. Without it, content that is collected may have 2 MiB, and a stream as much as the
+/// server accepts. The server's limit applies in all cases.
 ///
 /// ```
 /// use filoplume::prelude::*;

@@ -47,7 +47,7 @@ const LATE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// or dropped. A file does not count while it is sent, and neither does a connection that is
 /// upgraded after a `101`.
 ///
-/// Slow clients do not keep their places from others. While requests wait for a place, or have been
+/// Slow clients do not block places that others need. While requests wait for a place, or have been
 /// refused in the last ten seconds:
 ///
 /// - A content that the handler reads as it arrives must arrive with 64 KiB per second, and with no
@@ -179,7 +179,8 @@ fn hold_permit_while_sent(body: &mut ResponseBody, permit: Arc<Permit>) {
 #[derive(Debug)]
 struct Limiter {
     running_max: usize,
-    /// No permit and no [`SendingPlace`] is dropped while it is locked.
+    /// No permit and no [`SendingPlace`] is dropped while this is locked, because dropping one
+    /// locks it.
     counts: Mutex<Counts>,
     /// Notified when a permit is released while requests are waiting.
     released: Condvar,
@@ -191,7 +192,8 @@ struct Counts {
     waiting: usize,
     /// When a request was last refused because all places were taken.
     refused_at: Option<Instant>,
-    /// The places of responses that are being sent. Each has one of `running`, unless it is gone.
+    /// The places of responses that are being sent. Each counts as one of `running`, unless it was
+    /// dropped or given to another request.
     sending: Vec<Weak<SendingPlace>>,
     /// Running and waiting requests per client. Clients without requests are removed, so the map is
     /// bounded by the number of requests.
@@ -208,8 +210,8 @@ struct ClientLimit {
 /// Which limit refused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitReached {
-    /// So many places are taken, of which some by responses that are being sent, and so many
-    /// requests wait.
+    /// `running` places are taken, `sending` of them by responses that are being sent, and
+    /// `waiting` requests wait.
     Total { running: usize, sending: usize, waiting: usize },
     /// The client has its maximum.
     PerClient { running_max: usize },
@@ -282,7 +284,7 @@ impl Limiter {
         if counts.running >= limiter.running_max {
             limiter.take_late_place(&mut counts);
         }
-        // A place that was released belongs to those that wait.
+        // A place that was released belongs to the requests that wait, not to a new one.
         let mut has_place = counts.running < limiter.running_max && counts.waiting == 0;
         if !has_place {
             if let Some(wait) = wait.filter(|wait| counts.waiting < wait.waiting_max) {
@@ -301,7 +303,8 @@ impl Limiter {
             return Err(LimitReached::Total { running, sending, waiting });
         }
         counts.running += 1;
-        // Two places may have been released before the first of two waiting requests was awake.
+        // Two places may have been released before the first of two waiting requests was awake, so
+        // it wakes the next one.
         let has_more = counts.waiting > 0 && counts.running < limiter.running_max;
         drop(counts);
         if has_more {

@@ -69,8 +69,8 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// A form does not start a session for a visitor without one. The token is then bound to a random
 /// secret in a signed cookie (a signed double-submit cookie). The cookie is named after the
 /// session's cookie: `__Host-session-csrf`, which other hosts of the domain cannot set. A new
-/// session takes over the secret, so that open pages stay valid. From then on the cookie does not
-/// count.
+/// session takes over the secret, so that open pages stay valid. From then on the cookie is
+/// ignored.
 ///
 /// A [`Form`](crate::extract::Form) is extracted without the field `_csrf`, so that its type may
 /// deny unknown fields. In `multipart/form-data` the token must be the first field, so that files
@@ -130,7 +130,7 @@ impl Csrf {
         // Pages in a sandbox have the origin `null`. They need the token as well.
         let checked = if origin == "null" { Ok(()) } else { check_origin(&origin) };
         if let Err(mistake) = checked {
-            // The check belongs to middleware that can allow all.
+            // The message of the check is for middleware that can allow all origins.
             let mistake = if origin.contains('*') { "name each origin" } else { mistake };
             self.mistakes
                 .push(format!("Csrf: `{}` is not an origin: {mistake}", origin.escape_debug()));
@@ -154,7 +154,7 @@ impl Csrf {
 
     /// Returns the error for a form that came without any cookie of this site. Without HTTPS the
     /// reason may be that the cookies are `Secure`: then each form of each browser is refused. The
-    /// log says so once, because a robot can send such forms as well.
+    /// log says so only once, because a robot can send such forms as well.
     #[cold]
     fn without_cookie(&self, request: &Request, session: &Session) -> Error {
         let error = Error::forbidden("no cookie of this site came with the form");
@@ -191,7 +191,7 @@ impl Csrf {
 }
 
 /// Returns the error for a request of a page of another site. The log says how to allow it, and so
-/// does the response in development mode. Any site can cause the line.
+/// does the response in development mode. The log line is throttled, because any site can cause it.
 #[cold]
 fn foreign_page(request: &Request) -> Error {
     static LOG: Throttle = Throttle::new();
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(boundary("multipart/form-data"), None);
     }
 
-    /// Whether the content is in memory already makes no difference.
+    /// It makes no difference whether the content is already in memory.
     #[test]
     fn the_first_part_ends_within_what_is_read_of_an_upload() {
         let head = "--b\r\nContent-Disposition: form-data; name=\"_csrf\"\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Other methods than `POST` for clients that can only send that, such as HTML forms.
+//! Other methods than `POST` for clients that can send no others, such as HTML forms.
 
 use filoplume_runtime::{Body, Method, Request, Response, StatusCode};
 
@@ -114,7 +114,8 @@ impl MethodOverride {
         let content_type = request.header("content-type").unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
-            // Replacing what is left would hide from extractors that something is missing.
+            // Replacing the rest of a content would hide from extractors that its beginning was
+            // read.
             && !request.content_was_read()
             && request.content_length().is_none_or(|length| length <= self.form_bytes_max)
     }

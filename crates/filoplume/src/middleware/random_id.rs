@@ -1,6 +1,6 @@
 //! IDs of requests and traces.
 //!
-//! They are as good as unique. Their random keys are those of the standard library, which takes
+//! They are practically unique. Their random keys are those of the standard library, which takes
 //! them from the system. IDs of traces cannot be guessed; IDs of requests cost less instead.
 //! Neither needs a system call per request.
 
@@ -37,14 +37,15 @@ pub(super) fn random_id() -> u128 {
     u128::from(first.hash_one(count)) << 64 | u128::from(second.hash_one(count))
 }
 
-/// Returns a new ID whose second half is the same for all IDs of this process. It costs a tenth,
-/// and is enough where nobody has to trust an ID: who has seen some may compute others.
+/// Returns a new ID whose second half is the same for all IDs of this process. It costs a tenth of
+/// [`random_id`], and is enough where an ID need not be secret: whoever has seen some may compute
+/// others.
 #[inline]
 pub(super) fn random_request_id() -> u128 {
     static KEYS: OnceLock<[u64; 3]> = OnceLock::new();
     let keys = KEYS.get_or_init(|| {
         let key = RandomState::new();
-        // The last one is not 0, as `IdCell` wants.
+        // The last one is not 0, as `IdCell` requires.
         [key.hash_one(0), key.hash_one(1), key.hash_one("process") | 1]
     });
     u128::from(mixed(next_number(), keys[0], keys[1])) << 64 | u128::from(keys[2])

@@ -41,7 +41,7 @@ use crate::observe::RequestIdHeader;
 /// complete.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
-    /// What was given as a name if it is none.
+    /// The name of the header, or the text that the program gave if it is not a valid name.
     header: Result<HeaderName, String>,
     /// Whether the header is not the default one.
     is_renamed: bool,
@@ -111,7 +111,7 @@ impl Default for RequestIds {
 
 impl Middleware for RequestIds {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
-        // The app does not start with another name: see `configure`.
+        // The app does not start with an invalid name: see `configure`.
         let Ok(name) = &self.header else { return Ok(next.run(request)) };
         let id = &next.context().asked.request_id;
         self.give(id, name, Some(&request));

@@ -340,7 +340,7 @@ impl Middleware for SecurityHeaders {
         let mut response = next.run(request);
         // The content uses no nonce, but without one the policy would not be valid.
         let nonce = if self.has_nonce() { CspNonce::generate().ok() } else { None };
-        // A value that cannot be sent is a mistake that the app does not start with.
+        // An app with a value that cannot be sent does not start.
         let _ = self.add_to(&mut response, nonce.as_ref());
         response
     }

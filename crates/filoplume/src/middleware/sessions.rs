@@ -174,8 +174,9 @@ impl Sessions {
         self
     }
 
-    /// Sets when an unused session ends, unless it is [remembered](Session::remember). It may end a
-    /// sixteenth earlier. With zero, the app does not start. Default: 24 hours.
+    /// Sets when an unused session ends, unless it is [remembered](Session::remember). It may end
+    /// up to a sixteenth of this time earlier. With zero, the app does not start. Default: 24
+    /// hours.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.manager).lifetime.idle = timeout;
@@ -208,7 +209,7 @@ impl Sessions {
         self
     }
 
-    /// Sets the path for which the cookie is sent. It begins with a slash; an app with another one
+    /// Sets the path for which the cookie is sent. It must begin with a slash; otherwise the app
     /// does not start. Default: `/`.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
@@ -240,7 +241,7 @@ impl Sessions {
         self
     }
 
-    /// Returns the settings that no session can work with.
+    /// Returns the mistakes in the settings.
     fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
         if let Some(name) = self.name.as_ref().filter(|name| !is_cookie_name(name)) {
@@ -318,7 +319,7 @@ impl Sessions {
         }
     }
 
-    /// The cookie lasts until the browser is closed: no form is open any longer then.
+    /// The cookie lasts until the browser is closed, because no form is open after that.
     fn form_cookie(&self, form: FormCookie, is_secure: bool) -> Option<Cookie<'static>> {
         let name = self.form_cookie_name_if(is_secure);
         match form {
@@ -373,7 +374,8 @@ impl Middleware for Sessions {
         for mistake in self.mistakes() {
             options.mistake(mistake);
         }
-        // The name outside of the development mode. What is wrong should not depend on the mode.
+        // The name outside of development mode is checked, so that mistakes do not depend on the
+        // mode.
         let name = self.cookie_name_if(self.is_secure.unwrap_or(true));
         if !options.claim_session_cookie(name) {
             options.mistake(format!(

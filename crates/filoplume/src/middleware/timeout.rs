@@ -129,7 +129,7 @@ impl Middleware for TimeoutBudget {
         time.check()?;
         request.extensions_mut().insert(time);
         let response = next.run(request);
-        // An error says more than that it is late.
+        // An error response is kept even if it is late, because it says more than that.
         if self.refuses_late && Error::of(&response).is_none() {
             time.check()?;
         }

@@ -20,11 +20,12 @@ const BROTLI_WINDOW: u32 = 17;
 /// this coding accept 8 MiB (RFC 8878, 3.1.1.1.2; RFC 9659), which level 19 would use.
 const ZSTD_WINDOW: u32 = 18;
 
-/// Log2 of the number of entries of zstd's tables. Only for a source of known length does the
-/// library fit them to the window: those of level 19 take 80 MiB, and would be of little use.
+/// Log2 of the number of entries of zstd's tables. The library fits them to the window only if the
+/// length of the source is known. Otherwise those of level 19 would take 80 MiB, and be of little
+/// use.
 const fn zstd_tables(level: i32) -> Option<u32> {
     match level {
-        // They are smaller anyway.
+        // The tables of these levels are smaller anyway.
         ..=2 => None,
         3 => Some(16),
         _ => Some(18),
@@ -76,7 +77,7 @@ pub(super) fn encoder(
     })
 }
 
-/// Returns what differs from the level's own parameters.
+/// Returns the parameters that differ from those of the level.
 fn zstd_parameters(level: i32) -> impl Iterator<Item = CParameter> {
     let tables = zstd_tables(level).into_iter();
     let tables = tables.flat_map(|log| [CParameter::HashLog(log), CParameter::ChainLog(log)]);
@@ -121,8 +122,8 @@ mod tests {
         }
     }
 
-    /// The library says how much memory its encoders take. It also depends on the content, but most
-    /// of it is there from the start.
+    /// The library says how much memory its encoders take. The memory also depends on the content,
+    /// but most of it is allocated at the start.
     #[test]
     fn an_encoder_of_zstd_takes_as_much_as_is_charged() {
         let text: Vec<u8> =

@@ -46,7 +46,7 @@ const STREAM_FROM_BYTES: usize = 256 * 1024;
 /// content as well, gets uncompressed content. Short content is compressed in memory; long content
 /// and readers are compressed while they are sent. That takes 1.6 MiB per response for zstd, 2.2
 /// for Brotli and 0.4 for gzip, and at higher levels more: up to 4 MiB for zstd, and 35 for level 9
-/// of Brotli. If the client does not read, this and the content count in
+/// of Brotli. If the client does not read, this memory and the content count towards
 /// [`memory_max`](filoplume_runtime::ServerConfig::memory_max).
 ///
 /// These responses are not compressed:
@@ -203,7 +203,7 @@ impl Compression {
     fn is_eligible(&self, response: &Response) -> bool {
         let headers = response.headers();
         let status = response.status();
-        // An error is empty until it is presented further out.
+        // An error is empty until it is rendered further out.
         let is_whole = !status.is_informational() && !matches!(status.as_u16(), 204..=206);
         // What other threads push must not wait in an encoder until more is pushed.
         let has_content =

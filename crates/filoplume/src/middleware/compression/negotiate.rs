@@ -9,7 +9,7 @@ use crate::semantics::weight::Weight;
 pub(super) struct Choice {
     /// The coding, or `None` for no compression.
     pub(super) coding: Option<Coding>,
-    /// The client does not accept uncompressed content.
+    /// Whether the client refuses uncompressed content.
     pub(super) refuses_identity: bool,
 }
 

@@ -23,11 +23,11 @@ pub(super) struct SendingPlace(Mutex<State>);
 struct State {
     /// `None` when it was given to another request.
     permit: Option<Arc<Permit>>,
-    /// Until when the client must have wanted the next part. Each part moves it by the time that
-    /// the part may take, but never to more than `GRACE` from now. It may lie in the past: a
-    /// trickle does not make up for what is missing.
+    /// The time by which the client must ask for the next part. Each part moves it by the time that
+    /// the part may take, but never to more than `GRACE` from now. It may stay in the past: a
+    /// client that reads a trickle does not catch up.
     deadline: Instant,
-    /// Since when the program produces a part, which is not the client's time.
+    /// Since when the program has been producing a part. This time does not count for the client.
     producing_since: Option<Instant>,
 }
 

@@ -87,8 +87,8 @@ enum Names {
 }
 
 impl Cors {
-    /// Returns a policy without origins. Those that are added may use the methods `GET`, `HEAD` and
-    /// `POST`, and the headers that need no permission. An app whose policy says nothing about
+    /// Returns a policy without origins. Origins that are added may use the methods `GET`, `HEAD`
+    /// and `POST`, and the headers that need no permission. An app whose policy says nothing about
     /// origins does not start.
     pub fn new() -> Self {
         Self {
@@ -348,7 +348,7 @@ impl Cors {
         Ok(response)
     }
 
-    /// Sets the headers of a response to another request than a preflight.
+    /// Sets the headers of a response to a request that is not a preflight.
     fn set_response_headers(&self, headers: &mut Headers, origin: Option<&str>) -> Result<()> {
         self.set_origin_headers(headers, origin)?;
         if !self.exposed.is_empty() && headers.contains("access-control-allow-origin") {
@@ -359,8 +359,8 @@ impl Cors {
 
     /// Sets the headers that say who may read the response, and on what that depends.
     fn set_origin_headers(&self, headers: &mut Headers, origin: Option<&str>) -> Result<()> {
-        // Also if the request has no origin: a cache must not use this response for a request that
-        // has one.
+        // Added even if the request has no origin: a cache must not use this response for a request
+        // that has one.
         if !matches!(self.origins, Origins::Any) {
             add_vary(headers, "Origin");
         }
@@ -394,10 +394,10 @@ impl Middleware for Cors {
         Ok(response)
     }
 
-    /// Without its headers, a script could not tell an overload from a broken network.
+    /// Without these headers, a script could not tell an overload from a broken network.
     fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
         let mut response = next.run(request);
-        // A value that cannot be sent is a mistake that the app does not start with.
+        // An app with a value that cannot be sent does not start.
         let _ = self.set_response_headers(response.headers_mut(), origin_of(request));
         response
     }

@@ -23,7 +23,7 @@ const SECRET_BYTES: usize = 32;
 ///
 /// It is displayed and serialized as the token. [`field`](Self::field) returns the whole hidden
 /// field. The token looks different each time, so that the size of compressed pages reveals
-/// nothing. All of these forms are valid.
+/// nothing. All of these texts are valid.
 ///
 /// ```
 /// use filoplume::middleware::CsrfToken;

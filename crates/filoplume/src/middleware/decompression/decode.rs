@@ -15,11 +15,11 @@ const READ_BYTES: usize = 16 * 1024;
 /// The first seven bits of Brotli with windows of up to a gigabyte.
 const LARGE_WINDOW: u8 = 0b001_0001;
 
-/// What a decoder takes beside its window: buffers and tables.
+/// The memory that a decoder takes in addition to its window: buffers and tables.
 const BUFFERS_BYTES: usize = 256 * 1024;
 
 /// The tables of Brotli: up to 256 codes of 1,080 entries for each of three kinds of symbols. A
-/// kilobyte of content is enough for all of them.
+/// kilobyte of content can make a decoder allocate all of them.
 const BROTLI_TABLES_BYTES: usize = 3 * 256 * 1080 * 4;
 
 /// Log2 of the largest window of zstd, 8 MiB: the limit for content (RFC 9659).
@@ -36,8 +36,8 @@ pub(super) fn decoded(
     Body::from_reader(Counted { content, _memory: memory })
 }
 
-/// Returns how much memory decoders may take, whatever the length of the content: the window is as
-/// large as the content says, and not only as what is decoded.
+/// Returns how much memory decoders may take, whatever the length of the content: a window is as
+/// large as the content declares, even if less is decoded.
 pub(super) fn memory_of(codings: &[ContentCoding]) -> usize {
     let of = |coding: &ContentCoding| {
         BUFFERS_BYTES
@@ -71,7 +71,7 @@ enum Decoded {
         bytes_max: u64,
     },
     Reading(Box<dyn Read + Send>),
-    /// No content has no coding, however it is framed.
+    /// An empty content needs no decoding, however it is framed.
     Empty,
     Failed,
 }
@@ -138,10 +138,11 @@ enum Decoder {
 /// The coded bytes.
 struct Source {
     reader: Box<dyn Read + Send>,
-    /// An error came from here, and not from the decoder.
+    /// Whether the last read failed, so that an error of the decoder is that of the source.
     failed: bool,
-    /// Large windows are an extension that the coding `br` does not have (RFC 7932, 9.1). The
-    /// decoder accepts it, and would take as much memory as the content says.
+    /// Whether large windows are refused. They are an extension that the coding `br` does not have
+    /// (RFC 7932, 9.1). The decoder accepts them, and would take as much memory as the content
+    /// declares.
     refuses_large_window: bool,
 }
 

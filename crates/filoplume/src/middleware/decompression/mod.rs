@@ -45,9 +45,10 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// `Content-Encoding` and `Content-Length` are removed, and
 /// [`Request::content_length`](crate::Request::content_length) is `None`. A content is decoded
 /// while it is read, so a handler that takes a [`Body`](crate::Body) or a form with files needs
-/// constant memory: up to 20 MiB for Brotli, 8 MiB for zstd and 300 KiB for gzip and deflate. That
-/// much counts in the [memory budget](crate::ServerConfig::memory_max) until the content is read,
-/// and without room there the response is a `503`. What nobody reads is not decoded.
+/// constant memory: up to 20 MiB for Brotli, 8 MiB for zstd and 300 KiB for gzip and deflate. This
+/// memory counts towards the [memory budget](crate::ServerConfig::memory_max) until the content is
+/// read. If the budget has no room, the response is a `503`. A content that nobody reads is not
+/// decoded.
 ///
 /// A content with another coding, with more than three, or with more than one of Brotli and zstd,
 /// whose windows are large, is refused with `415` (RFC 7694). One that is malformed, ends early, or

@@ -99,8 +99,8 @@ impl fmt::Display for JwtError {
 
 impl StdError for JwtError {}
 
-/// Becomes the `401` of [`Jwt`](super::Jwt), with what is wrong in `www-authenticate`. The log has
-/// the whole reason.
+/// Becomes the `401` of [`Jwt`](super::Jwt), whose `www-authenticate` says what is wrong. The log
+/// has the whole reason.
 impl IntoResponse for JwtError {
     fn into_response(self) -> Result<Response> {
         let description = Some(self.description());

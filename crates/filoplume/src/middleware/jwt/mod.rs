@@ -90,7 +90,7 @@ struct Settings {
 }
 
 impl Jwt {
-    /// Returns tokens with one key, which also signs new tokens if it can.
+    /// Returns a `Jwt` with one key, which also signs new tokens if it can.
     pub fn new(key: JwtKey) -> Self {
         provider::install();
         Self {
@@ -106,7 +106,7 @@ impl Jwt {
         }
     }
 
-    /// Returns tokens with a secret; see [`JwtKey::hs256`].
+    /// Returns a `Jwt` with a secret; see [`JwtKey::hs256`].
     ///
     /// # Errors
     ///
@@ -301,8 +301,9 @@ impl Jwt {
         Ok(claims)
     }
 
-    /// Returns the key for a token. A token that names its key is checked with that key only. A
-    /// token without a name is checked with the only key, or with the only key without a name.
+    /// Returns the key for a token. If keys have names, a token that names its key is checked with
+    /// that key only. Any other token is checked with the only key, or with the only key without a
+    /// name.
     fn key_for(&self, id: Option<&str>) -> Option<&JwtKey> {
         let keys = &self.settings.keys;
         match (id, &keys[..]) {

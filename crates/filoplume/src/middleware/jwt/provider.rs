@@ -1,8 +1,9 @@
 //! The cryptography of tokens, by `ring`: the provider that TLS and cookies use too.
 //!
 //! `jsonwebtoken` comes with two providers of its own. `aws-lc-rs` would be a second library of
-//! cryptography beside the one of TLS, and the `rsa` crate below the other one leaks its key
-//! through its timing (RUSTSEC-2023-0071). This file only chooses algorithms; it computes nothing.
+//! cryptography beside the one of TLS, and the `rsa` crate that the other provider uses leaks its
+//! key through its timing (RUSTSEC-2023-0071). This file only chooses algorithms; it computes
+//! nothing.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwkUtils, JwtSigner, JwtVerifier};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -71,8 +72,8 @@ impl SigningKey {
             Scheme::Rsa { signs, .. } => Self::Rsa(rsa_pair(bytes)?, signs),
             Scheme::Ec { signs, .. } => Self::Ec(ec_pair(signs, bytes)?),
             Scheme::Ed => {
-                // Keys of OpenSSL come without their public half, with which `from_pkcs8` would
-                // compare.
+                // Keys that OpenSSL makes have no public half, which `from_pkcs8` requires for a
+                // comparison.
                 let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes);
                 Self::Ed(pair.map_err(|_| ErrorKind::InvalidEddsaKey)?)
             }
@@ -229,13 +230,14 @@ fn ec_pair(algorithm: &'static EcdsaSigningAlgorithm, der: &[u8]) -> Result<Ecds
     Ok(pair.map_err(|_| ErrorKind::InvalidEcdsaKey)?)
 }
 
-/// Returns modulus and exponent. Not used here, but the program may make keys of its own.
+/// Returns modulus and exponent. This crate does not need them, but the program may make keys of
+/// its own.
 fn rsa_components(der: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
     let components = PublicKeyComponents::<Vec<u8>>::from(rsa_pair(der)?.public());
     Ok((components.n, components.e))
 }
 
-/// Returns the curve and the point of a public key, as above.
+/// Returns the curve and the point of a public key, also for keys of the program.
 fn ec_coordinates(der: &[u8], algorithm: Algorithm) -> Result<(EllipticCurve, Vec<u8>, Vec<u8>)> {
     let invalid = || ErrorKind::InvalidEcdsaKey.into();
     let curve = match algorithm {

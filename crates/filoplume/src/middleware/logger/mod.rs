@@ -46,7 +46,7 @@ use crate::middleware::{RequestId, TraceContext, TraceId};
 /// written when the stream has ended, with the duration and the bytes of the whole response. If the
 /// stream is broken off, because its reader failed or the client left, the line has the bytes that
 /// were read, and the reason as its error. A stream of events ends when its client leaves, so that
-/// is no error of it. The combined format has no field for an error.
+/// is not logged as an error. The combined format has no field for an error.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -407,7 +407,7 @@ fn trace_id_of(request: &RequestInfo, response: &Response) -> Option<TraceId> {
 
 fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
     match response.body() {
-        // Its content is added further out.
+        // The content of an error is added further out.
         ResponseBody::Empty if is_error => None,
         ResponseBody::Empty => Some(0),
         ResponseBody::Bytes(bytes) => Some(bytes.len() as u64),

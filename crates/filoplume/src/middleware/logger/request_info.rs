@@ -1,4 +1,4 @@
-//! What a line says of its request.
+//! What a line says about its request.
 
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -84,8 +84,8 @@ impl Logger {
 }
 
 impl RequestLine {
-    /// Reads what looks like a request line, or like the beginning of one. What else a peer sends,
-    /// such as a TLS handshake, says nothing to whoever reads the log.
+    /// Reads what looks like a request line, or like the beginning of one. Other input, such as a
+    /// TLS handshake, is of no use to a reader of the log.
     fn read(line: &[u8]) -> Option<Self> {
         let mut parts = line.split(|byte| *byte == b' ');
         let method = Method::from_bytes(parts.next()?).ok()?;

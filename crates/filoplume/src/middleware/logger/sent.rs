@@ -1,4 +1,4 @@
-//! Logs streamed responses when their reader, or what pushes them, has ended.
+//! Logs streamed responses when their reader has ended, or the senders of a pushed body.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -122,7 +122,7 @@ struct PendingLine {
     bytes: u64,
     /// How the body ended, if it has.
     end: Option<Result<(), String>>,
-    /// Why the client got a `503` in its place.
+    /// Why the client got a `503` in place of the response.
     refused: Option<Refusal>,
 }
 

@@ -1,4 +1,4 @@
-//! Whose buckets a request takes tokens from.
+//! The client whose buckets a request takes tokens from.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_new_generation_keeps_every_count_that_matters() {
         let (memory, bucket) = (Memory::new(10_000), Bucket::new(2, Duration::from_secs(2)));
-        // Starts just before the generation ends; the bucket is empty for a second from then on.
+        // The clients empty their buckets just before the generation ends. A token returns in a
+        // second.
         memory.take_at(b"first of its shard", &bucket, 0);
         let late = 2 * SECOND - 1;
         for key in 0..100_u32 {
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_client_is_not_forgotten_before_its_bucket_is_full_again() {
-        // A single shard, in which others begin each generation.
+        // A single shard, in which other clients begin each generation.
         let (memory, bucket) = (Memory::new(100), Bucket::new(2, Duration::from_secs(2)));
         let is_allowed = |key: &[u8], now| memory.take_at(key, &bucket, now).retry_after.is_none();
         assert!(is_allowed(b"first", 0));

@@ -25,8 +25,8 @@ use crate::middleware::concurrency_limit::whole_seconds;
 const KEYS_MAX: usize = 100_000;
 
 /// An IPv6 network of 48 bits has this many times the rate and the burst of a client. It has 65,536
-/// clients, and hosting providers and tunnels give one to anyone. The phones of a mobile network
-/// share some too, so it is not one client.
+/// clients, and hosting providers and tunnels give one to anyone. Phones of a mobile network share
+/// such networks too, so a network does not count as one client.
 const NETWORK_SHARE: u32 = 8;
 
 /// Limits the number of requests per client and period. Further ones get a `429` with
@@ -60,7 +60,7 @@ const NETWORK_SHARE: u32 = 8;
 ///
 /// **IPv6 networks** of 48 bits have a bucket as well, with eight times the rate and the burst of a
 /// client. Such a network has 65,536 clients, and is given to anyone who asks for one. A request
-/// needs a token of both buckets. Clients that a key identifies need none of a network.
+/// needs a token of both buckets. Clients that are identified by a key need no token of a network.
 ///
 /// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered, and as many networks.
 /// If there are more, those that were idle the longest are forgotten. They have a full bucket when
@@ -86,7 +86,7 @@ pub struct RateLimit {
     mistakes: Vec<String>,
 }
 
-/// Whose bucket it is.
+/// The owner of a bucket.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Client,
@@ -264,7 +264,7 @@ impl RateLimit {
     }
 
     /// Returns the error for a request that may come again in `wait`. Its source is for the log and
-    /// for developers. It does not have the key, which may be a secret.
+    /// for developers. It does not contain the key, which may be a secret.
     fn refusal(&self, wait: Duration, owner: Owner) -> Error {
         let seconds = whole_seconds(wait);
         let unit = if seconds == 1 { "second" } else { "seconds" };

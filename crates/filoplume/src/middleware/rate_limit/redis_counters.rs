@@ -38,11 +38,10 @@ return {1, math.ceil(ahead)}
 /// Counts that several instances share through Redis, for
 /// [`RateLimit::redis`](super::RateLimit::redis).
 ///
-/// Each request is one call of a script, which is atomic, and a second one for the network of an
-/// IPv6 client. Connections are reused, and replaced
-/// after a failure. If Redis does not answer within [the timeout](Self::timeout), it is not used
-/// for a second. [`when_it_fails`](Self::when_it_fails) decides what happens to requests in that
-/// time.
+/// Each request is one call of a script, which is atomic. A request of an IPv6 client needs a
+/// second call, for its network. Connections are reused, and replaced after a failure. If Redis
+/// does not answer within [the timeout](Self::timeout), it is not used for a second.
+/// [`when_it_fails`](Self::when_it_fails) decides what happens to requests in that time.
 ///
 /// ```no_run
 /// use filoplume::middleware::{RateLimit, RedisCounters};
@@ -128,7 +127,8 @@ impl RedisCounters {
         if !self.is_paused() {
             match self.ask(key, bucket) {
                 Ok((is_allowed, ahead_micros)) => {
-                    // Others may have failed at once while this request tried whether it answers.
+                    // Other requests may have failed and begun a pause meanwhile, but Redis
+                    // answers.
                     self.paused_until.lock().take();
                     return Ok(bucket.decision(is_allowed == 1, ahead_micros.saturating_mul(1000)));
                 }
@@ -149,7 +149,7 @@ impl RedisCounters {
         self.paused_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Does without Redis for a while. Of the requests that fail together, one is logged.
+    /// Stops using Redis for a while. Of the requests that fail together, one is logged.
     fn pause(&self, error: &RedisError) {
         let until = self.paused_until.lock().replace(Instant::now() + PAUSE);
         if until.is_none_or(|until| until <= Instant::now()) {

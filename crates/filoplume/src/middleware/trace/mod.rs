@@ -47,8 +47,8 @@ use crate::middleware::random_id::random_id;
 /// before, `filoplume.queued_us` tells for how many microseconds.
 ///
 /// A request that the server refuses with a `503`, because it is overloaded, has a span too. It has
-/// no length. `filoplume.refusal` is the reason, and `filoplume.refusal.because` names the limit
-/// and what holds it, as the log does.
+/// no duration. `filoplume.refusal` is the reason, and `filoplume.refusal.because` names the limit
+/// and what occupies the resource, as the log does.
 ///
 /// The crate `filoplume-otlp` exports the spans. Without a subscriber there are no spans, only the
 /// IDs.
@@ -136,8 +136,8 @@ impl Tracing {
         self
     }
 
-    /// Records the path of the request as `url.path`, without its query. Paths often contain what
-    /// is nobody's business, such as the token in `/reset/{token}`. Default: no.
+    /// Records the path of the request as `url.path`, without its query. Paths often contain
+    /// secrets, such as the token in `/reset/{token}`. Default: no.
     #[must_use]
     pub fn record_path(mut self, records_path: bool) -> Self {
         self.records_path = records_path;
@@ -162,7 +162,7 @@ impl Tracing {
                 let state = parse::parse_state(request.headers().get_all("tracestate"));
                 TraceContext::continued(parent, parent.is_sampled, state)
             }
-            // Not by the trace's ID: the client has chosen it.
+            // The ID of the trace does not decide, because the client has chosen it.
             Some(parent) => TraceContext::continued(parent, self.samples(), None),
         }
     }

@@ -8,7 +8,7 @@ const PARENT_BYTES: usize = 55;
 /// The flag of a sampled trace. Level 1 defines no other.
 const SAMPLED: u8 = 0x01;
 
-/// Most members of a `tracestate`, by its specification.
+/// The maximum number of members of a `tracestate`, by its specification.
 const MEMBERS_MAX: usize = 32;
 
 /// Longest `tracestate` that is passed on: the length that its specification asks for. Longer ones
@@ -49,7 +49,7 @@ pub(super) fn parse_parent(value: &[u8]) -> Option<Parent> {
     })
 }
 
-/// Parses a number of so many hexadecimal digits in lower case.
+/// Parses a number of exactly `length` hexadecimal digits in lower case.
 fn parse_hex(digits: &[u8], length: usize) -> Option<u128> {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if digits.len() != length || !digits.iter().all(is_digit) {

@@ -161,7 +161,7 @@ fn a_path_is_recorded_if_wanted_and_never_its_query() {
     assert!(!format!("{seen:?}").contains("s3cret"));
 }
 
-/// The trace's ID, whether it is sampled, and what is passed on of `tracestate`.
+/// Returns the ID of the trace, whether it is sampled, and the `tracestate` that is passed on.
 fn ask(tracing: Tracing, headers: &[(&str, &str)]) -> (String, bool, String) {
     let app = App::new()
         .get("/", |trace: TraceContext| {
@@ -265,7 +265,7 @@ impl Write for Lines {
     }
 }
 
-/// A file in which a content waits has no room here, so the server refuses the request.
+/// There is no room here for a file in which a content waits, so the server refuses the request.
 #[cfg(feature = "spool")]
 #[test]
 fn a_refused_request_has_a_span() {
@@ -337,7 +337,7 @@ fn the_wait_for_a_permit_is_in_the_span() {
         assert!(Instant::now() < end, "it does not wait");
         std::thread::yield_now();
     }
-    // From here on the wait is as long as this.
+    // The second request waits at least this long.
     std::thread::sleep(Duration::from_millis(2));
     release.send(()).unwrap();
     release.send(()).unwrap();
