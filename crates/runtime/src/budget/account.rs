@@ -1,5 +1,5 @@
-//! Who uses the memory budget: each connection has an account, and what it buffers is charged to
-//! it.
+//! How much of the memory budget each client uses. Each connection has an account, and its buffered
+//! bytes are charged to that.
 //!
 //! A counted client may grow while it has at most twice what is free, and a large IPv6 network
 //! eight times as much ([`thresholds`](super::thresholds)): one client alone leaves a third of the
@@ -43,7 +43,7 @@ impl Account {
         self.client.as_ref()
     }
 
-    /// Returns whether it is that of the client with this address.
+    /// Returns whether the account belongs to the client with this address.
     pub(crate) fn is_of(&self, address: IpAddr) -> bool {
         self.client.as_ref().is_some_and(|client| client.client() == client_network(address))
     }
@@ -71,14 +71,16 @@ impl Account {
         usage
     }
 
-    /// Returns whether the client may have what it has if all together may have `used_max` bytes.
+    /// Returns whether the client has at most its share if all clients together may use `used_max`
+    /// bytes.
     fn is_within_share(&self, used_max: usize) -> bool {
         let free_min = self.memory.bytes_max() / FREE_SHARE;
         let free = used_max.saturating_sub(self.memory.used()).max(free_min);
         self.client.as_ref().is_none_or(|client| client.may_have_memory(free))
     }
 
-    /// Counts more bytes if the budget and the client's share allow it. The owner then has `bytes`.
+    /// Counts more bytes if the budget and the client's share allow it. The charge then has
+    /// `bytes`.
     fn try_add(&self, more: usize, bytes: usize) -> bool {
         let used_max = self.memory.used_max(bytes);
         let is_allowed = self.add(more) <= used_max && self.is_within_share(used_max);
@@ -88,7 +90,7 @@ impl Account {
         is_allowed
     }
 
-    /// Counts more bytes, and returns how many are used by all with them.
+    /// Counts more bytes. Returns how many bytes all accounts then use.
     fn add(&self, more: usize) -> usize {
         if let Some(client) = &self.client {
             client.add_memory(more);
@@ -271,7 +273,7 @@ mod tests {
         assert!(one.usage().contains("this client has 6000 of them"), "{}", one.usage());
     }
 
-    /// Its responses are not broken off because others have used the memory up.
+    /// The responses of such a client are not broken off because others have used the memory up.
     #[test]
     fn a_client_that_has_little_is_not_beyond_its_share_when_others_have_all() {
         let memory = Memory::new(Some(12_800));

@@ -1,6 +1,6 @@
 //! What each client holds: connections, threads, seats of the pool, and space for contents. Only
-//! clients with a connection have an entry, or with something that a request of theirs still holds,
-//! so the table is about as long as the list of connections.
+//! clients with a connection, or with a request that still holds something, have an entry, so the
+//! table is about as long as the list of connections.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,7 +15,8 @@ use crate::budget::networks::Networks;
 use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_have};
 use crate::client_address::{client_network, is_private};
 
-/// An IPv6 network of 48 bits may have this many times the connections of a client. It has many.
+/// An IPv6 network of 48 bits may have this many times the connections of a client, because it has
+/// many clients.
 const NETWORK_SHARE: usize = 4;
 
 /// The table keeps its memory up to this capacity.
@@ -92,8 +93,8 @@ pub(crate) struct ClientConnection {
 #[derive(Debug)]
 pub(crate) struct HeldThread(Arc<ClientConnection>);
 
-/// A descriptor that is held for a client beside its connections. Dropping it removes it from the
-/// count.
+/// A descriptor that is held for a client in addition to those of its connections. Dropping it
+/// removes it from the count.
 #[derive(Debug)]
 pub(crate) struct ClientDescriptor(Arc<ClientConnection>);
 
@@ -136,8 +137,8 @@ impl Clients {
         }
     }
 
-    /// Returns a table that counts no connections, and for clients with public addresses what
-    /// proxies hold for them.
+    /// Returns a table that counts no connections. It counts what proxies hold for clients with
+    /// public addresses.
     pub(crate) fn of_proxies() -> Self {
         Self { counts_peers: false, counts_private: false, ..Self::new(usize::MAX) }
     }
@@ -168,8 +169,9 @@ impl Clients {
         Ok(Some(Arc::new(ClientConnection { clients, client, is_own, held, network })))
     }
 
-    /// Lets a connection of a proxy act for a client. It is none of the client's connections. What
-    /// it holds counts for the client. Returns `None` if the client is not counted.
+    /// Lets a connection of a proxy act for a client. The connection is not counted as one of the
+    /// client's, but what it holds counts for the client. Returns `None` if the client is not
+    /// counted.
     pub(crate) fn act_for(self: &Arc<Self>, address: IpAddr) -> Option<Arc<ClientConnection>> {
         if !self.counts_private && is_private(address) {
             return None;
@@ -207,7 +209,8 @@ pub(crate) fn shrink<K: Eq + Hash, V>(counts: &mut HashMap<K, V>) {
 }
 
 impl ClientConnection {
-    /// Returns how many connections its client has, or its IPv6 network of 48 bits.
+    /// Returns how many connections its client has, or its IPv6 network of 48 bits: the larger
+    /// number.
     pub(crate) fn connections(&self) -> usize {
         let own = self.clients.counts.lock().get(&self.client).map_or(0, |count| count.connections);
         own.max(self.clients.networks.connections(self.client))
@@ -239,13 +242,13 @@ impl ClientConnection {
         try_count((count(&self.held.all), max), network)
     }
 
-    /// What counts for this client: its own, and that of its network.
+    /// Returns the counts of this client and of its network.
     fn all(&self) -> impl Iterator<Item = &Held> {
         std::iter::once(&self.held.all).chain(self.network.as_deref())
     }
 
     /// Returns the bytes of the client's contents that wait in files, or half of those of its
-    /// network.
+    /// network: the larger number.
     #[cfg(feature = "spool")]
     pub(crate) fn spooled(&self) -> u64 {
         let network = self.network.as_ref().map_or(0, |held| held.spooled.load(Ordering::Relaxed));
@@ -287,25 +290,26 @@ impl ClientConnection {
         self.all().for_each(|held| _ = held.memory.fetch_add(more, Ordering::Relaxed));
     }
 
-    /// Counts fewer bytes of the memory budget.
+    /// Removes bytes of the memory budget from the counts.
     pub(crate) fn remove_memory(&self, less: usize) {
         self.all().for_each(|held| _ = held.memory.fetch_sub(less, Ordering::Relaxed));
     }
 
-    /// Returns whether the client, and its network, may have their memory beside the `free` bytes.
+    /// Returns whether the client and its network may keep their memory if `free` bytes are free.
     pub(crate) fn may_have_memory(&self, free: usize) -> bool {
         let network = self.network.as_ref().map_or(0, |held| held.memory.load(Ordering::Relaxed));
         may_have(self.memory(), free, CLIENT_SHARE) && may_have(network, free, LARGE_SHARE)
     }
 
-    /// Returns the number of the client's seats of the route with this index. As the other counts
+    /// Returns the number of the client's seats of the route with this index. Like the other counts
     /// of seats, it changes only under the lock of [`Seats`](super::seats::Seats).
     #[inline]
     pub(crate) fn seats(&self, route: usize) -> usize {
         self.held.seats[route % SEAT_COUNTS].load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the number of seats of all routes that the client has, or its network.
+    /// Returns the number of seats of all routes that the client has, or its network: the larger
+    /// number.
     #[inline]
     pub(crate) fn all_seats(&self) -> usize {
         self.all().map(|held| held.seats.load(Ordering::Relaxed)).max().unwrap_or(0)
@@ -318,14 +322,15 @@ impl ClientConnection {
         self.all().for_each(|held| _ = held.seats.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// Counts one seat of the route with this index less.
+    /// Removes one seat of the route with this index from the counts.
     #[inline]
     pub(crate) fn remove_seat(&self, route: usize) {
         self.held.seats[route % SEAT_COUNTS].fetch_sub(1, Ordering::Relaxed);
         self.all().for_each(|held| _ = held.seats.fetch_sub(1, Ordering::Relaxed));
     }
 
-    /// Returns the number of seats for vital requests that the client has, or its network.
+    /// Returns the number of seats for vital requests that the client has, or its network: the
+    /// larger number.
     pub(crate) fn vital_seats(&self) -> usize {
         self.all().map(|held| held.vital_seats.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
@@ -335,7 +340,7 @@ impl ClientConnection {
         self.all().for_each(|held| _ = held.vital_seats.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// Counts one seat for vital requests less.
+    /// Removes one seat for vital requests from the counts.
     pub(crate) fn remove_vital_seat(&self) {
         self.all().for_each(|held| _ = held.vital_seats.fetch_sub(1, Ordering::Relaxed));
     }

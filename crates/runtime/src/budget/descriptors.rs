@@ -1,10 +1,10 @@
 //! The descriptors that the process may have, and the part of them that is for connections.
 //!
 //! A connection may need a second descriptor: for the file that is sent on it, the file in which
-//! its content waits, or the handle by which a handler reads. These are counted here, beside the
-//! counter of connections. Both together stay below the reserve, which is for the program: new
-//! connections wait, the longest idle ones are closed, and what would need another descriptor is
-//! refused.
+//! its content waits, or the handle by which a handler reads. Such second descriptors are counted
+//! here, and connections by a counter of their own. The sum of both leaves a reserve to the
+//! program. At the maximum, new connections wait, the longest idle ones are closed, and what would
+//! need another descriptor is refused.
 //!
 //! Two counters decide, and each thread changes one and then reads the other. Threads that do so
 //! at the same moment may go beyond the maximum by one descriptor each, which the reserve has room
@@ -27,11 +27,12 @@ const RESERVED_MIN: usize = 32;
 /// The maximum of reserved descriptors. Database pools and open files are counted in hundreds.
 const RESERVED_MAX: usize = 1024;
 
-/// One in this many of the reserved descriptors is lent while idle connections are being closed:
-/// their loops do that, and a response does not wait for them.
+/// One in this many of the reserved descriptors is lent while idle connections are being closed.
+/// Their loops close them, and a response does not wait for that.
 const LENT_SHARE: usize = 4;
 
-/// One client may hold one descriptor in this many beside its connections, if clients are counted.
+/// One client may hold one descriptor in this many in addition to those of its connections, if
+/// clients are counted.
 const CLIENT_SHARE: usize = 8;
 
 /// The soft limit is not raised beyond this number, which is Linux's default maximum for one
@@ -40,7 +41,7 @@ const CLIENT_SHARE: usize = 8;
 #[cfg(unix)]
 const RAISED_MAX: u64 = 1024 * 1024;
 
-/// The descriptors that are held beside those of connections, and their maximum.
+/// The descriptors that are held in addition to those of connections, and their maximum.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     /// The maximum of connections and held descriptors together.
@@ -62,13 +63,13 @@ pub(crate) enum Holding {
     ClientFull,
 }
 
-/// A descriptor beside that of a connection. Dropping it removes it from the counts, so it is
-/// dropped after the file or socket that it stands for.
+/// A descriptor in addition to that of a connection. Dropping it removes it from the counts, so it
+/// is dropped after the file or socket that it stands for.
 #[derive(Debug)]
 pub(crate) struct HeldDescriptor {
     descriptors: Arc<Descriptors>,
     count: usize,
-    /// The one that counts for its client, if clients are counted.
+    /// The count of the client, if clients are counted.
     _of_client: Option<ClientDescriptor>,
 }
 
@@ -98,13 +99,13 @@ impl Descriptors {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns whether there may be one more connection beside these.
+    /// Returns whether there may be one more connection in addition to these.
     pub(crate) fn have_room(&self, connections: u64) -> bool {
         connections.saturating_add(self.held() as u64) < self.max as u64
     }
 
-    /// Counts one more descriptor, beside those of this many connections, for the client with this
-    /// connection.
+    /// Counts one more descriptor, in addition to those of this many connections, for the client
+    /// with this connection.
     pub(crate) fn hold(
         self: &Arc<Self>,
         connections: u64,
@@ -153,7 +154,7 @@ impl HeldDescriptor {
         self.count += count;
     }
 
-    /// Ends [`add`](Self::add).
+    /// Removes descriptors that [`add`](Self::add) has counted.
     pub(crate) fn remove(&mut self, count: usize) {
         let count = count.min(self.count);
         self.descriptors.held.fetch_sub(count, Ordering::Relaxed);

@@ -8,7 +8,8 @@ const BYTES_MAX: u64 = 8 << 30;
 /// Half of what is free is for the program and for others.
 const FREE_SHARE: u64 = 2;
 
-/// Where the disk is memory, its files are beside the budget for memory, so they get less of it.
+/// Files of a disk that is memory take memory in addition to the budget for memory, so at most that
+/// budget divided by this is for them.
 const MEMORY_SHARE: u64 = 2;
 
 /// The file system of a folder.
@@ -16,12 +17,12 @@ const MEMORY_SHARE: u64 = 2;
 pub(crate) struct Disk {
     /// Whether its files lie in memory, as on many systems those of `/tmp` do.
     pub(crate) is_memory: bool,
-    /// The free bytes, if the system tells.
+    /// The free bytes, if the system reports them.
     free: Option<u64>,
 }
 
 impl Disk {
-    /// Returns what the system tells of the file system of a folder.
+    /// Returns what the system reports about the file system of a folder.
     #[cfg(unix)]
     pub(crate) fn of(folder: &Path) -> Self {
         let stat = rustix::fs::statvfs(folder).ok();
@@ -88,7 +89,7 @@ mod tests {
     fn a_disk_that_is_memory_is_recognised() {
         let found = |path| Disk::of(Path::new(path));
         assert!(!found("/proc").is_memory && !found("/nowhere/at/all").is_memory);
-        // The tests of a container may have none.
+        // A container in which the tests run may have no such mount.
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
         if mounts.lines().any(|mount| mount.contains(" /dev/shm tmpfs ")) {
             let disk = found("/dev/shm");

@@ -14,12 +14,12 @@ use crate::budget::clients::ClientId;
 /// The items that wait.
 #[derive(Debug)]
 pub(crate) struct FairQueue<T> {
-    /// Who is served next.
+    /// The turns in the order in which they are served.
     turns: VecDeque<Turn<T>>,
     /// The items of each counted client that has a turn, the oldest first.
     clients: BTreeMap<ClientId, VecDeque<T>>,
-    /// How many clients have more than `n` items, for each `n`. It tells without a search how many
-    /// items will be served before another one.
+    /// How many clients have more than `n` items, for each `n`. With it, the number of items that
+    /// will be served before another one is known without a search.
     depths: Vec<usize>,
     len: usize,
 }
@@ -51,14 +51,14 @@ impl<T> FairQueue<T> {
         self.depths.len()
     }
 
-    /// Returns how many items of this client wait. Without a counted client that is none.
+    /// Returns how many items of this client wait, or 0 if the client is not counted.
     pub(crate) fn len_of(&self, client: Option<ClientId>) -> usize {
         client.and_then(|client| self.clients.get(&client)).map_or(0, VecDeque::len)
     }
 
     /// Returns how many of the items are served before one more item of a client with `own` items.
     pub(crate) fn len_before(&self, own: usize) -> usize {
-        // The shorter sum: with one greedy client this list is as long as the queue.
+        // Sums the shorter part, because with one greedy client `depths` is as long as the queue.
         let (before, after) = self.depths.split_at((own + 1).min(self.depths.len()));
         if before.len() <= after.len() {
             before.iter().sum()
@@ -122,8 +122,8 @@ impl<T> FairQueue<T> {
         self.take(0)
     }
 
-    /// Removes the last item that may be removed of the client with the most items. All of them
-    /// wait longer than any item of another client.
+    /// Removes an item of the client with the most items: the last one that may be removed. The
+    /// last items of this client are served after those of all others.
     pub(crate) fn evict(&mut self, may_be_removed: impl Fn(&T) -> bool) -> Option<T> {
         let items = self.clients.values_mut().max_by_key(|items| items.len())?;
         let len = items.len();
@@ -227,7 +227,8 @@ impl<T> FairQueue<T> {
 mod tests {
     use super::*;
 
-    /// A queue of these items. The letter is the client, and `-` is none that is counted.
+    /// Returns a queue of these items. The letter is the client, and `-` is a client that is not
+    /// counted.
     fn queue(items: &str) -> FairQueue<&str> {
         let mut queue = FairQueue::new();
         for item in items.split_whitespace() {

@@ -1,18 +1,19 @@
-//! How fast space becomes free, over the last half minute: from that follows when a refused content
-//! would fit. This type gets times and returns times; only its owner has a clock.
+//! Measures how fast space has become free in the last half minute, to estimate when a refused
+//! content would fit. This type gets times and returns times; only its owner has a clock.
 
 use std::time::Duration;
 
 /// The rate is measured over this many steps.
 const STEPS: usize = 8;
 
-/// Contents in files are freed when their handlers have read them, which often takes seconds.
+/// The length of a step. Contents in files are freed when their handlers have read them, which
+/// often takes seconds.
 const STEP: Duration = Duration::from_secs(4);
 
 /// The length of all steps but the current one.
 const COMPLETED: Duration = Duration::from_secs(STEP.as_secs() * (STEPS as u64 - 1));
 
-/// The longest time that a client is asked to wait. The rate of a moment says little about later.
+/// The longest time that a client is asked to wait. The current rate says little about later.
 const RETRY_AFTER_MAX: u64 = 60;
 
 /// The bytes that were freed, by step.
@@ -30,7 +31,7 @@ impl Freed {
     }
 
     /// Returns in how many seconds this many bytes will be free, at least 1. Returns 1 if nothing
-    /// became free in the last half minute: then nothing is known.
+    /// became free in the last half minute, because the rate is then unknown.
     pub(crate) fn retry_after(&mut self, bytes: u64, now: Duration) -> u64 {
         self.advance(now);
         let freed: u64 = self.steps.iter().sum();
@@ -75,7 +76,7 @@ mod tests {
         assert!((9..=13).contains(&freed.retry_after(10_000_000, now)));
         assert_eq!(freed.retry_after(1, now), 1);
         assert_eq!(freed.retry_after(u64::MAX, now), 60, "it is bounded");
-        // Ten times as fast now, and soon that is all that counts.
+        // Now it is ten times as fast, and soon only the new rate counts.
         for second in 100..140 {
             freed.note(10_000_000, Duration::from_secs(second));
         }

@@ -11,7 +11,8 @@ use crate::budget::line::Line;
 /// one waits for a second, which clients bear.
 const WAITING_PER_RUNNING: usize = 1024;
 
-/// A step that takes less is short: to give it to another thread would cost a good part of it.
+/// A step that takes less is short: handing it to another thread would cost a good part of that
+/// time.
 const SHORT: Duration = Duration::from_micros(500);
 
 /// The handshakes that are computed and those that wait, whose clients take turns, and how long a
@@ -30,10 +31,10 @@ impl<T> Handshakes<T> {
         Self { line: Line::new(running_max, waiting_max), step_ns: AtomicU64::new(0) }
     }
 
-    /// Records how long a step took. A long one is remembered for some hundred steps: clients
-    /// choose among the keys of a server, and with their certificates what it verifies, so one that
-    /// asks for something costly must not do so on a loop again and again between short ones. A
-    /// value that is lost to another thread does no harm.
+    /// Records how long a step took. A long one is remembered for some hundred steps. Clients
+    /// choose among the keys of a server, and their certificates decide what it verifies. A client
+    /// that chooses a costly step must not get it computed on a loop again and again between short
+    /// ones. A value that is lost because another thread stores one at the same time does no harm.
     pub(crate) fn took(&self, time: Duration) {
         let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         let before = self.step_ns.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts of what is shared by all clients.
+/// How much is held of each resource that all clients share.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     /// Threads that wait for clients.

@@ -41,7 +41,8 @@ impl<T> Line<T> {
         }
     }
 
-    /// Runs a task of this client, or lets it wait. `None` is a client that is not counted.
+    /// Decides whether a task of this client runs, waits or is refused. `None` is a client that is
+    /// not counted.
     pub(crate) fn enter(&self, client: Option<ClientId>, task: T) -> Entered<T> {
         let mut state = self.state.lock();
         if state.running < self.running_max {
@@ -53,7 +54,7 @@ impl<T> Line<T> {
             waiting.push(client, task);
             return Entered::Waiting;
         }
-        // As many as this client would have are not more.
+        // A task is evicted only if its client has more tasks than this client would then have.
         let is_modest = waiting.len_of(client) + 1 < waiting.depth();
         let Some(evicted) = is_modest.then(|| waiting.evict(|_| true)).flatten() else {
             return Entered::Refused(task);
@@ -72,7 +73,7 @@ impl<T> Line<T> {
         next
     }
 
-    /// Takes all that wait.
+    /// Removes all tasks that wait.
     pub(crate) fn close(&self) -> Vec<T> {
         self.state.lock().waiting.clear()
     }

@@ -31,8 +31,8 @@ pub(crate) const SHORT_BYTES: usize = 64 * 1024;
 pub(crate) struct Memory {
     bytes_max: usize,
     used: AtomicUsize,
-    /// From this use on, slow peers are closed: half of the budget, or 0 while the disk space for
-    /// contents is short. One comparison tells a loop of both.
+    /// When at least this many bytes are used, slow peers are closed: half of the budget, or 0
+    /// while the disk space for contents is short. A loop checks both with one comparison.
     pressed_from: AtomicUsize,
 }
 
@@ -85,7 +85,7 @@ impl Memory {
         self.pressed_from.store(from, Ordering::Relaxed);
     }
 
-    /// Returns whether nothing is left.
+    /// Returns whether more than the budget is used.
     pub(crate) fn is_used_up(&self) -> bool {
         self.used() > self.bytes_max
     }
@@ -95,7 +95,7 @@ impl Memory {
         self.used() < self.long_max() || length <= SHORT_BYTES
     }
 
-    /// Returns up to which use a content may grow that then has this many bytes.
+    /// Returns how many bytes may be used in all when a content grows to this many bytes.
     pub(super) fn used_max(&self, bytes: usize) -> usize {
         if bytes > SHORT_BYTES { self.long_max() } else { self.bytes_max }
     }
@@ -104,12 +104,12 @@ impl Memory {
         self.bytes_max / 4 * 3
     }
 
-    /// Counts more bytes, and returns the use with them.
+    /// Counts more bytes. Returns how many bytes are then used.
     pub(super) fn add(&self, bytes: usize) -> usize {
         self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
     }
 
-    /// Counts fewer bytes.
+    /// Removes bytes from the count.
     pub(super) fn remove(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -42,17 +42,18 @@ pub enum Refusal {
     /// The disk space for contents that wait in files is used up, or a file could not be written:
     /// `503`. The log has the reason.
     Spool,
-    /// Too many descriptors are held beside those of connections, by all peers together or by this
-    /// client: `503`. They are for bodies that come from readers such as files, and for contents
-    /// that handlers read as they arrive. The [limit of the
+    /// Too many descriptors are held in addition to those of connections, by all peers together or
+    /// by this client: `503`. Such descriptors are for bodies that come from readers such as files,
+    /// and for contents that handlers read as they arrive. The [limit of the
     /// process](crate::ServerConfig::connections_max) decides how many there may be.
     Descriptors,
     /// The client already has its [maximum of
     /// connections](crate::ServerConfig::connections_per_client_max): the new one is closed.
     ClientConnections,
     /// The maximum of threads already [waits for the
-    /// client](crate::ServerConfig::connections_per_client_max): `503` for an upgrade, and for a
-    /// content that its handler reads as it arrives.
+    /// client](crate::ServerConfig::connections_per_client_max): `503` for an upgrade, for a body
+    /// that is [written](crate::pushed::Pushed::written), and for a content that its handler reads
+    /// as it arrives.
     ClientThreads,
     /// The connection does not begin with a valid [PROXY
     /// header](crate::ServerBuilder::proxy_protocol): it is closed.
@@ -63,7 +64,7 @@ pub enum Refusal {
     LateHandshake,
     /// Too many TLS handshakes already wait to be computed: the connection is closed.
     Handshakes,
-    /// A request without TLS came to an address that expects it: `400`.
+    /// A request without TLS came to an address that expects TLS: `400`.
     NotTls,
 }
 

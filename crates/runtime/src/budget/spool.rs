@@ -184,8 +184,8 @@ impl SpoolSpace {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a content of this length would fit now. Its space is reserved when it has a
-    /// file.
+    /// Returns whether a content of this length would fit now. Nothing is reserved before its file
+    /// is created.
     pub(crate) fn may_begin(&self, length: u64, client: Option<&Arc<ClientConnection>>) -> bool {
         let fits = |used: u64, max: u64| used.saturating_add(length) <= max;
         fits(*self.reserved.lock(), self.bytes_max)

@@ -9,18 +9,18 @@ use crate::budget::clients::{ClientConnection, ClientId, HeldThread};
 use crate::budget::refusal::Refusal;
 use crate::budget::turns::{Turn, Turns};
 
-/// From one thread in this many on, the loop collects more of a content before its handler starts.
-/// Threads are then for peers that send.
+/// When one thread in this many is held, the loop collects more of a content before its handler
+/// starts. Threads are then for peers that send.
 const CROWDED_SHARE: usize = 8;
 
-/// From one thread in this many on, silent or slow peers lose their threads.
+/// When one thread in this many is held, silent or slow peers lose their threads.
 const FULL_SHARE: usize = 2;
 
 /// One client may hold one thread in this many, if clients are counted.
 const CLIENT_SHARE: usize = 8;
 
-/// How long a peer may do nothing while threads are scarce: longer than the second that a peer has
-/// that sends a content.
+/// How long a peer may do nothing while threads are scarce: longer than the second for which a peer
+/// that sends a content may pause.
 pub(crate) const PRESSED_SILENCE: Duration = Duration::from_secs(2);
 
 /// The open streams.
@@ -28,7 +28,7 @@ pub(crate) const PRESSED_SILENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Streams {
     threads_max: usize,
     open: AtomicUsize,
-    /// Those of upgraded connections, and of bodies that are written.
+    /// The streams of upgraded connections, and of bodies that are written.
     lasting: AtomicUsize,
     /// Responses whose bodies are pushed. They need no thread.
     pushed: AtomicUsize,
@@ -86,9 +86,9 @@ impl Streams {
         self.open_as(connection, Kind::Content)
     }
 
-    /// As [`open`](Self::open), for a thread that owns a connection or writes a body. Those of
-    /// upgraded connections and written bodies have a maximum together, because they may last for
-    /// long, and other requests need threads.
+    /// As [`open`](Self::open), for a thread that owns a connection or writes a body. The threads
+    /// of upgraded connections and written bodies have a maximum together, because they may last
+    /// for long, and other requests need threads.
     pub(crate) fn open_lasting(
         self: &Arc<Self>,
         connection: Option<&Arc<ClientConnection>>,
@@ -171,8 +171,8 @@ impl OpenStream {
         }
     }
 
-    /// Waits for a turn of the current thread on the processors. A raw service has these for
-    /// itself, and its threads take no turns.
+    /// Waits for a turn of the current thread on the processors. A raw service has the processors
+    /// for itself, so its threads take no turns.
     pub(crate) fn wait_for_turn(&self) -> Option<Turn> {
         (self.kind != Kind::Raw).then(|| Turn::wait(&self.streams.turns, self.client))
     }

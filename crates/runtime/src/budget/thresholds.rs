@@ -1,8 +1,9 @@
-//! Dynamic thresholds: how much of what all share one holder may have (Choudhury and Hahne, 1998).
+//! Dynamic thresholds: how much of a shared resource one holder may have (Choudhury and Hahne,
+//! 1998).
 //!
-//! A holder may take one more while it has fewer than so many times the free ones. Alone it gets
-//! `share / (share + 1)` of all, the next one as much of the rest, and so on. So the rule bites
-//! only when the free ones run short, and something is left for whoever comes later.
+//! A holder may take one more while it has fewer than `share` times the free ones. Alone it gets
+//! `share / (share + 1)` of all, the next holder gets the same part of the rest, and so on. So the
+//! rule takes effect only when the free ones run short, and something is left for later holders.
 
 /// The share of a route, and of an IPv6 network of 48 bits. It leaves a ninth to the others.
 pub(crate) const LARGE_SHARE: usize = 8;
@@ -17,7 +18,7 @@ pub(crate) const fn may_take(taken: usize, free: usize, share: usize) -> bool {
     taken < free.saturating_mul(share)
 }
 
-/// Returns whether a holder may have what it has `taken`, beside what is `free` now.
+/// Returns whether a holder may keep what it has `taken`, given what is `free` now.
 #[inline]
 pub(crate) const fn may_have(taken: usize, free: usize, share: usize) -> bool {
     taken <= free.saturating_mul(share)

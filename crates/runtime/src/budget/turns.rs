@@ -14,12 +14,12 @@
 //!
 //! In the line clients take turns, as elsewhere. If nobody has passed a turn on for a while,
 //! because those that have one compute for long, a thread of a client that has none gets one more.
-//! So what one client has computed keeps no other from its turn.
+//! So long computations of one client do not keep other clients from their turns.
 //!
-//! No wake-up is lost. Everything changes under one lock. Whoever ends a turn, or finds out that
-//! there may be more, gives the free turns to the first in line and wakes them, and wakes the one
-//! that is first then, because only the first waits with a time-out. A thread is in the line from
-//! the moment at which it finds no free turn until it is given one.
+//! No wake-up is lost. Everything changes under one lock. A thread that ends a turn, or finds out
+//! that there may be more turns, gives the free turns to the first in line and wakes them. It also
+//! wakes the thread that is first afterwards, because only the first waits with a time-out. A
+//! thread is in the line from the moment at which it finds no free turn until it is given one.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -37,8 +37,8 @@ use crate::execution::probe;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// This many threads per processor may be ready to run. One would leave a processor idle whenever
-/// it waits for a moment.
+/// This many threads per processor may be ready to run. With one, a processor would be idle
+/// whenever that thread waits for a moment.
 const PER_PROCESSOR: usize = 2;
 
 /// How long a turn lasts if others wait. It ends when the thread has sent something, or waits for
@@ -48,20 +48,20 @@ const TURN: Duration = Duration::from_millis(3);
 /// How long the next thread in line waits before it looks at those that have a turn.
 const LOOK_AFTER: Duration = Duration::from_millis(5);
 
-/// How long nobody has got a turn when one more is given.
+/// If no thread has got a turn for this long, one more is given.
 const OVERDUE: Duration = Duration::from_millis(100);
 
 /// How long after a look a thread that has a turn looks at the others, if nobody waits in line.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// While the processors are not busy, one thread more may have a turn after a look for so many that
+/// While the processors are not busy, each look allows one more thread a turn for this many that
 /// have one.
 const GROWTH: usize = 4;
 
-/// The number of each thread where the system has none.
+/// The number of all threads on a system that does not number them.
 const NO_NUMBER: u32 = 0;
 
-/// All of them are looked at alike.
+/// The key of all threads, because looks need not tell them apart by route.
 const ALL: ExecutionKey = ExecutionKey::at(0);
 
 /// The turns of a server.
@@ -77,7 +77,7 @@ struct Line {
     /// How many may have one, as far as is known.
     having_max: usize,
     waiting: FairQueue<Arc<Waiter>>,
-    /// When the last of those who waited got a turn, or began to wait alone.
+    /// When a waiting thread last got a turn, or when a thread began to wait in an empty line.
     called_at: Instant,
     looks: Looks,
     /// The share of the threads with a turn that is ready to run.
@@ -146,7 +146,7 @@ impl Turns {
         line.waiting.push(member.client, Arc::clone(&waiter));
         line.call_next();
         while !waiter.has_turn.load(Ordering::Relaxed) {
-            // Only the next in line looks at the others, and only one at a time is that.
+            // Only the next in line looks at the others, so only one thread does so at a time.
             if !line.waiting.get_mut(0).is_some_and(|next| Arc::ptr_eq(next, &waiter)) {
                 line = waiter.called.wait(line);
                 continue;
@@ -163,7 +163,7 @@ impl Turns {
     }
 
     /// Estimates how many of the threads that have a turn are ready to run, and how many may have
-    /// one because of that. The thread that looks does not count: it runs, whatever it does else.
+    /// one because of that. The thread that looks does not count, because it runs in any case.
     fn look<'a>(&'a self, mut line: MutexGuard<'a, Line>, thread: u32) -> MutexGuard<'a, Line> {
         line.looked_at = Instant::now();
         // Where threads have no numbers, all have the same, and nothing is known of any.
@@ -198,7 +198,7 @@ impl Turns {
 }
 
 impl Line {
-    /// Gives the turns that are free to those who wait.
+    /// Gives the free turns to the threads that wait.
     fn call_next(&mut self) {
         while self.having.len() < self.having_max {
             if self.waiting.is_empty() {
@@ -222,7 +222,7 @@ impl Line {
         }
     }
 
-    /// Gives a turn to one of those who wait, and tells the one that is first then.
+    /// Gives a turn to one of the threads that wait, and notifies the one that is first afterwards.
     fn call(&mut self, at: usize) {
         let Some(called) = self.waiting.take(at) else { return };
         self.called_at = Instant::now();
@@ -255,7 +255,7 @@ impl Turn {
     }
 
     /// Passes the turn on if it has lasted for long enough and others wait, and waits for the next
-    /// one. Called before the thread goes on, and not when it may have come to its end.
+    /// one. Called only when the thread has more to do.
     pub(crate) fn pass_on(&mut self) {
         if self.since.elapsed() < TURN {
             return;

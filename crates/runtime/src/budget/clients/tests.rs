@@ -24,7 +24,8 @@ fn a_client_may_open_its_maximum_of_connections_and_reopen_closed_ones() {
 
 #[test]
 fn an_ipv6_network_of_48_bits_has_a_bound_of_its_own() {
-    // Four times a number that was set, and three quarters of the connections by default.
+    // The bound is four times a configured number. By default, it is three quarters of all
+    // connections.
     for (clients, network_max) in [(Clients::new(2), 8), (Clients::public(8), 12)] {
         let clients = Arc::new(clients);
         let subnet = |subnet: usize| address(&format!("2001:db8:0:{subnet:x}::1"));

@@ -29,9 +29,9 @@ impl Permits {
     ///
     /// It is for handlers that need a permit for a part of their work only. Above all, a handler
     /// that reads a content while it arrives should take the permit afterwards: with
-    /// [`Plan::uses`](crate::Plan::uses) a slow peer would hold the permit until its last byte.
-    /// A thread waits here, so prefer `uses` elsewhere. A handler that already holds a permit of
-    /// the same kind must not take another one: those who do so wait for each other.
+    /// [`Plan::uses`](crate::Plan::uses) a slow peer would hold the permit until its last byte. A
+    /// thread waits here, so prefer `uses` elsewhere. A handler that already holds a permit of the
+    /// same kind must not take another one: two handlers that do so may wait for each other.
     ///
     /// ```
     /// use filoplume_runtime::{Permits, Request, Response};

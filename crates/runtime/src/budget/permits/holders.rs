@@ -8,7 +8,7 @@ use crate::budget::clients::ClientId;
 use crate::budget::networks::network_of;
 use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_take};
 
-/// Who holds permits. Only those who hold some have an entry.
+/// The holders of permits. Clients and networks without permits have no entry.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     clients: HashMap<ClientId, usize>,

@@ -76,8 +76,9 @@ impl Backlog {
         may
     }
 
-    /// As [`may_wait`](Self::may_wait), for a request whose client has others in the queue. Its own
-    /// backlog may be the only reason for a refusal, which is then no sign of an overload.
+    /// As [`may_wait`](Self::may_wait), for a request whose client has others in the queue. The
+    /// client's own backlog may be the only reason for a refusal, which is then no sign of an
+    /// overload.
     pub(super) fn has_time(&mut self, now: u64, waiting: usize, seats: usize) -> bool {
         if waiting == 0
             && now.saturating_sub(self.asked_at) > self.wait_max.saturating_mul(KNOWN_FOR)

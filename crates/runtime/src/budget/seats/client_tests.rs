@@ -168,7 +168,8 @@ fn a_seat_that_is_exchanged_counts_for_the_other_route() {
     assert_eq!(seats, [10, 4, 1]);
 }
 
-/// A thread goes on with the next request of a proxy's connection, which is another client's.
+/// A thread continues with the next request of a proxy's connection, which belongs to another
+/// client.
 #[test]
 fn a_seat_that_is_exchanged_counts_for_the_other_client() {
     let test = TestSeats::new(16, 100, LONG);

@@ -1,4 +1,5 @@
-//! Routes whose calls compute: how many threads they may have, and when they wait for that.
+//! Routes whose calls compute: how many threads they may have, and when they wait for processor
+//! time.
 
 use super::Seats;
 #[cfg(all(test, not(loom)))]
@@ -10,8 +11,8 @@ use super::state::{Counts, State};
 use crate::execution::key::ExecutionKey;
 use crate::sync::atomic::Ordering;
 
-/// While the processors are not busy, a route may have one more thread from one look to the next
-/// for so many that it has, beside those that may compute.
+/// While the processors are not busy, each look allows a route one more thread for this many that
+/// it has, in addition to those that may compute.
 const GROWTH: usize = 8;
 
 /// What was seen of the threads of a route.
@@ -20,8 +21,8 @@ pub(crate) struct Ready {
     pub(crate) key: ExecutionKey,
     /// How many are ready to run.
     pub(crate) threads: usize,
-    /// Whether its calls rather compute than wait. Such a route may not begin with all threads at
-    /// once when it is called again.
+    /// Whether its calls compute more than they wait. When such a route is called again, it may not
+    /// begin with all threads at once.
     pub(crate) mostly_computes: bool,
 }
 
@@ -65,8 +66,8 @@ impl<T: SeatRequest> Seats<T> {
         }
     }
 
-    /// Returns the routes that compute. `None` if there are none, and so few seats are taken that
-    /// it does not matter who computes.
+    /// Returns the routes that compute. `None` if there are none and so few seats are taken that it
+    /// does not matter which routes compute.
     pub(crate) fn computing(&self) -> Option<Vec<ExecutionKey>> {
         let state = self.state.lock();
         let processors = &state.counts.processors;
@@ -75,7 +76,7 @@ impl<T: SeatRequest> Seats<T> {
     }
 
     /// Records how many threads of these routes are ready to run. Returns whether waiting requests
-    /// may have seats because of that. Then [`next`](Self::next) must be called.
+    /// may have seats because of that. If so, [`next`](Self::next) must be called.
     pub(crate) fn note_ready(&self, seen: &[Ready]) -> bool {
         let mut state = self.state.lock();
         let State { counts, routes, .. } = &mut *state;
@@ -95,8 +96,8 @@ impl<T: SeatRequest> Seats<T> {
         state.is_limited && state.waiting + state.begun > 0
     }
 
-    /// Returns whether a request of this client, which may not have one of the `free` seats of a
-    /// route, could have it if no call computed.
+    /// Returns whether a request of this client lacks only processor time: it may not have one of
+    /// the `free` seats of a route, but could have one if no call computed.
     pub(super) fn lacks_processor(
         &self,
         route: &RouteQueue<T>,

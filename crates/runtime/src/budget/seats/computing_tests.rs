@@ -17,7 +17,7 @@ fn seats() -> Seats<u32> {
     Seats::new(64, 100, Duration::from_secs(3600)).on_processors(2)
 }
 
-/// Asks for so many seats. Returns how many there were.
+/// Asks for `count` seats. Returns how many there were.
 fn enter(seats: &Seats<u32>, key: ExecutionKey, count: u32) -> usize {
     (0..count).filter(|item| matches!(seats.enter(key, *item), Entered::Seated(_))).count()
 }
@@ -92,7 +92,7 @@ fn routes_that_compute_share_the_processors() {
     [COMPUTES, WAITS].iter().for_each(|key| seats.presume_computing(*key));
     assert_eq!(enter(&seats, COMPUTES, 20), 8);
     assert_eq!(enter(&seats, WAITS, 20), 2, "each may have two");
-    // Those that leave are replaced by turns.
+    // The requests that leave are replaced by those of both routes in turns.
     let mut next = 0;
     for _ in 0..8 {
         next += usize::from(seats.leave(COMPUTES, None).is_some());
@@ -133,7 +133,7 @@ fn a_route_that_waits_keeps_its_threads_beside_one_that_computes() {
     let seats = seats();
     seats.presume_computing(COMPUTES);
     assert_eq!((enter(&seats, COMPUTES, 20), enter(&seats, WAITS, 10)), (8, 10));
-    // One of its ten threads was ready to run when it was looked at.
+    // One of the ten threads of `WAITS` was ready to run when they were looked at.
     seats.note_ready(&[ready(COMPUTES, 8, true), ready(WAITS, 1, false)]);
     for _ in 0..50 {
         assert!(seats.leave(WAITS, None).is_none(), "the others lack processor time");

@@ -20,7 +20,7 @@ pub(crate) struct Full {
     pub(crate) client: Option<(usize, usize)>,
     /// How long one more request would have waited, if that is known.
     pub(crate) wait: Option<Duration>,
-    /// The permits that the request needs beside a seat, and how many its client holds.
+    /// The permits that the request needs in addition to a seat, and how many its client holds.
     pub(crate) permits: Option<(Permits, usize)>,
     /// There are threads for the route, but no processor time, because its calls compute.
     pub(crate) lacks_processor: bool,

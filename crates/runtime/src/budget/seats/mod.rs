@@ -4,16 +4,16 @@
 //! A route may take a seat while it has fewer than eight times the free seats. This is the rule of
 //! dynamic thresholds, which switches use for shared buffers. One slow route has at most eight of
 //! nine seats, and two slow routes have eight of seventeen each. The rest is free for other routes.
-//! So no route takes all threads, and no limit per route has to be configured. Beyond half of the
-//! seats, a route leaves the others as many as they [had recently](rest). A request that gets no
-//! seat waits in the queue of its route if it can be served in [time](backlog). The
-//! queues are served in turns, and so are the clients within each queue.
+//! So no route takes all threads, and no limit per route has to be configured. A route with half of
+//! the seats or more must leave the others as many as they [had recently](rest). A request that
+//! gets no seat waits in the queue of its route if it can be served in [time](backlog). The queues
+//! are served in turns, and so are the clients within each queue.
 //!
 //! The same rule, with a smaller share, holds for each counted client in a route: one client has at
 //! most two thirds of the seats there, and eight of nine seats in all routes together.
 //!
-//! A request that [uses](crate::Permits) a counted resource needs a permit beside its seat. It
-//! waits for both in the same queue.
+//! A request that [uses](crate::Permits) a counted resource needs a permit in addition to its seat.
+//! It waits for both in the same queue.
 //!
 //! One lock guards everything. It is held for counts and pushes only: requests are returned and
 //! then run, refused or dropped outside. `README.md` beside this file explains why no request is
@@ -67,8 +67,8 @@ const BEGUN_WAITS: u64 = 8;
 const HOLDERS_MAX: usize = 3;
 
 /// The number of seats that are reserved for vital requests. The checks of a load balancer and of a
-/// supervisor fit in at the same time. A vital route that hangs takes no more than these threads
-/// beyond those of the others.
+/// supervisor fit in at the same time. Beyond these threads, a vital route that hangs takes no more
+/// than other routes may.
 pub(crate) const VITAL_SEATS: usize = 8;
 
 /// The seats, and the requests that wait for one.
@@ -94,7 +94,7 @@ pub(crate) struct Seats<T> {
 #[derive(Debug)]
 pub(crate) struct Expired<T> {
     pub(crate) late: Vec<T>,
-    /// Whether other requests may have a seat now. Then [`Seats::next`] must be called.
+    /// Whether other requests may have a seat now. If so, [`Seats::next`] must be called.
     pub(crate) has_changed: bool,
     /// When to search again, if any request waits.
     pub(crate) search_in: Option<Duration>,
@@ -192,7 +192,7 @@ impl<T: SeatRequest> Seats<T> {
         let has_time = match own {
             _ if has_begun => true,
             0 => route.backlog.may_wait(now, before, route.taken),
-            // Its own backlog is in the way, which says nothing about the others.
+            // Requests of the same client are in the way, which says nothing about other clients.
             _ => route.backlog.has_time(now, before, route.taken),
         };
         let mut evicted = None;
@@ -231,7 +231,7 @@ impl<T: SeatRequest> Seats<T> {
     pub(crate) fn try_enter(&self, key: ExecutionKey, client: Client<'_>) -> bool {
         let mut state = self.state.lock();
         let all = self.free(&mut state);
-        // It cannot wait for processor time.
+        // The task cannot wait for processor time.
         let free = Free { all, computing: None };
         let State { counts, routes, .. } = &mut *state;
         let route = routes.entry(key).or_insert_with(|| self.new_route());
@@ -341,8 +341,8 @@ impl<T: SeatRequest> Seats<T> {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Removes the requests that have waited for too long. The first request of a queue may then
-    /// need less than the one before it, and seats may be kept no longer.
+    /// Removes the requests that have waited for too long. After that, the first request of a queue
+    /// may need less than the removed one, and seats may no longer be kept.
     pub(crate) fn expired(&self) -> Expired<T> {
         let mut late = Vec::new();
         if self.waiting() == 0 {
@@ -424,7 +424,7 @@ impl<T: SeatRequest> Seats<T> {
     }
 
     /// Returns whether the client of a request may have one of the `free` seats, and a permit as
-    /// soon as one is free. Others overtake its requests otherwise.
+    /// soon as one is free. Otherwise, other clients overtake its requests.
     fn keeps_turn(&self, item: &T, key: ExecutionKey, free: Free) -> bool {
         let Some(client) = item.client() else { return true };
         client_may_take(Some(client), key, free)
@@ -454,7 +454,8 @@ impl<T: SeatRequest> Seats<T> {
         RouteQueue::new(self.wait_max)
     }
 
-    /// Returns the number of free seats. Looks at the clock if any of them may be kept.
+    /// Returns the number of free seats. Looks at the clock if all of them are kept for other
+    /// routes.
     #[inline]
     fn free(&self, state: &mut State<T>) -> usize {
         let free = self.seats_max.saturating_sub(state.taken);

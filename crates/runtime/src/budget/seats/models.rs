@@ -272,7 +272,7 @@ fn a_permit_taken_without_a_seat_is_offered_to_waiting_requests() {
 }
 
 /// A request that waits for the share of its client in the permits, although one is free, is run by
-/// whoever releases a permit, on this server or on another.
+/// the thread that releases a permit, on this server or on another.
 #[test]
 fn a_request_that_waits_for_the_share_of_its_client_in_permits_is_run() {
     loom::model(|| {

@@ -4,9 +4,9 @@
 //! on the processors beside the event loops and all other threads: with hundreds of them, each
 //! request of the server stands in line for a processor. So the seats of routes that compute count
 //! against a second, smaller budget, except for those whose threads were seen to wait. A seat that
-//! was taken since counts as one that computes. So a route whose calls do both grows by what is
-//! left of the budget from one look to the next, until enough of its threads are ready to keep the
-//! processors busy.
+//! was taken since then counts as one that computes. So a route whose calls do both grows by what
+//! is left of the budget from one look to the next, until enough of its threads are ready to keep
+//! the processors busy.
 
 use std::thread;
 
@@ -16,8 +16,8 @@ use crate::execution::key::ExecutionKey;
 /// and each one more keeps an event loop waiting for some 3 ms longer.
 const PER_PROCESSOR: usize = 4;
 
-/// Each route may have this many threads that are ready, however many of other routes are: until
-/// there are twice as many as should be.
+/// Each route may have this many ready threads regardless of other routes, until twice the maximum
+/// of all routes are ready.
 const LEAST: usize = 2;
 
 /// Stands for a route that does not count.
@@ -40,7 +40,7 @@ pub(super) struct Processors {
 pub(super) struct Computing {
     /// How many more threads may be ready to run.
     pub(super) spare: usize,
-    /// How many threads of the route are, of those that are `taken`.
+    /// How many of the `taken` threads of the route are ready to run.
     pub(super) ready: usize,
     pub(super) taken: usize,
 }
@@ -99,7 +99,7 @@ impl Processors {
         self.ready -= usize::from(taken >= self.waiting[key.index()]);
     }
 
-    /// Returns what a route may have that has `taken` seats, unless it may have what it wants.
+    /// Returns what a route with `taken` seats may have, or `None` if it has no bound.
     #[inline]
     pub(super) fn for_route(&self, key: ExecutionKey, taken: usize) -> Option<Computing> {
         if !self.counts(key) {

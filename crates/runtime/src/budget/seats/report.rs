@@ -1,4 +1,4 @@
-//! Why a request waits or is refused, for those who look at a server.
+//! Why a request waits or is refused, for the operators of a server.
 
 use std::cmp::Reverse;
 use std::time::Duration;

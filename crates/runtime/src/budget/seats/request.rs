@@ -39,10 +39,10 @@ pub(crate) trait SeatRequest {
     }
 }
 
-/// What a request lacks that begins to wait.
+/// What a request lacks when it begins to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lacks {
-    /// A seat. This route has the most seats, and so many.
+    /// A seat. The fields are the route with the most seats, and how many it has.
     Seat(Option<ExecutionKey>, usize),
     /// Processor time: its route computes.
     Processor,
@@ -54,7 +54,8 @@ pub(crate) enum Lacks {
 
 impl Lacks {
     /// Returns what a request lacks. `has_seat` says that its route and its client may have a seat,
-    /// `may_route` only that its route may, and `largest` which route has the most.
+    /// `may_route` only that its route may. `holder` is the route with the most seats, and `held`
+    /// says how many it has.
     pub(super) fn of(
         item: &impl SeatRequest,
         may_route: bool,

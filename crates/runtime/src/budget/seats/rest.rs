@@ -68,7 +68,8 @@ impl Rest {
     #[inline]
     pub(super) fn kept(&self) -> usize {
         let most = self.most.max(self.most_before);
-        // The others get what is kept for them only if they leave their own part of it free.
+        // The others may take the seats that are kept for them only while an eighth as many stay
+        // free, so these are kept as well.
         most - self.has + most / ROUTE_SHARE
     }
 

@@ -7,8 +7,8 @@ use crate::budget::clients::ClientId;
 use crate::budget::fair_queue::FairQueue;
 use crate::execution::key::ExecutionKey;
 
-/// Late requests are looked for this many times within the maximum wait. To look for them takes a
-/// step for each that waits.
+/// A queue is searched for late requests at most this many times within the maximum wait, because
+/// each search visits all waiting requests.
 const LOOKS: u64 = 64;
 
 /// One route: its seats and its waiting requests.
@@ -16,7 +16,7 @@ pub(super) struct RouteQueue<T> {
     pub(super) taken: usize,
     waiting: FairQueue<QueuedRequest<T>>,
     pub(super) backlog: Backlog,
-    /// No request is late before.
+    /// No request is late before this time.
     look_at: u64,
 }
 

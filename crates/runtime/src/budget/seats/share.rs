@@ -13,9 +13,9 @@ pub(super) const ROUTE_SHARE: usize = LARGE_SHARE;
 
 /// A counted client may have this many times the free seats for all its routes together: as many as
 /// a route may have. It is more than its share of one route, because a route that hangs must not
-/// take the others from the same client. Without this bound, a client that hangs in sixteen routes
-/// would have all but fifteen of 512 seats. An IPv6 network of 48 bits has the same share, because
-/// whoever has one is 65,536 clients.
+/// take all seats for other routes from the same client. Without this bound, a client that hangs in
+/// sixteen routes would have all but fifteen of 512 seats. An IPv6 network of 48 bits has the same
+/// share, because whoever has one is 65,536 clients.
 const CLIENT_TOTAL_SHARE: usize = LARGE_SHARE;
 
 /// The vital seats that one counted client may have.
@@ -33,8 +33,8 @@ pub(super) struct Free {
 pub(super) type Client<'a> = Option<&'a Arc<ClientConnection>>;
 
 /// Returns whether a route with `taken` of the `seats_max` seats may take one more of the `free`
-/// ones, of which `kept` are kept for the other routes. Half of the seats, and two, may be taken
-/// whatever the others need.
+/// ones, of which `kept` are kept for the other routes. Half of the seats, and at least two, may be
+/// taken regardless of `kept`.
 pub(super) const fn route_may_take(
     taken: usize,
     free: Free,
@@ -57,7 +57,7 @@ pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: Free)
         let seats = seats_of(client, key);
         may_take(seats, free.all, CLIENT_SHARE)
             && free.computing.is_none_or(|Computing { spare, ready, taken }| {
-                // Its threads compute as much as the others of the route.
+                // Assumes that its threads compute as much as the others of the route.
                 may_take(seats * ready / taken.max(1), spare, CLIENT_SHARE)
             })
             && may_take(client.all_seats(), free.all, CLIENT_TOTAL_SHARE)
@@ -72,7 +72,7 @@ pub(super) fn count_taken(client: Client<'_>, key: ExecutionKey) {
     }
 }
 
-/// Counts one seat of a client less.
+/// Removes one seat of a client from its counts.
 #[inline]
 pub(super) fn count_released(client: Client<'_>, key: ExecutionKey) {
     if let Some(client) = client {
@@ -95,7 +95,7 @@ pub(super) fn take_vital(client: Client<'_>) -> bool {
     may
 }
 
-/// Counts one vital seat of a client less.
+/// Removes one vital seat of a client from its counts.
 pub(super) fn release_vital(client: Client<'_>) {
     if let Some(client) = client {
         client.remove_vital_seat();

@@ -9,7 +9,7 @@ use super::route::RouteQueue;
 use super::share::Free;
 use crate::execution::key::ExecutionKey;
 
-/// What the seats of all routes amount to.
+/// The totals of the seats of all routes.
 pub(super) struct Counts {
     pub(super) rest: Rest,
     pub(super) processors: Processors,
@@ -30,7 +30,7 @@ impl Counts {
         self.processors.note_released(key, taken);
     }
 
-    /// Returns the free seats as a route sees them that has `taken`.
+    /// Returns the free seats as a route with `taken` seats may see them.
     #[inline]
     pub(super) fn free_for(&self, key: ExecutionKey, taken: usize, free: usize) -> Free {
         Free { all: free, computing: self.processors.for_route(key, taken) }
@@ -74,8 +74,8 @@ impl<T: SeatRequest> State<T> {
         }
     }
 
-    /// Removes a waiting request of the client with the most in one queue, if these are more than
-    /// `asker` has.
+    /// Removes a waiting request of the client with the most requests in one queue, if it has more
+    /// than `asker` of them.
     pub(super) fn make_room(&mut self, asker: usize) -> Option<T> {
         let depth = |key: &ExecutionKey| self.routes.get(key).map_or(0, RouteQueue::depth);
         let key = self.turns.iter().copied().max_by_key(depth)?;

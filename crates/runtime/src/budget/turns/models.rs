@@ -42,7 +42,7 @@ fn each_thread_gets_its_turns_and_one_has_one_at_a_time() {
     });
 }
 
-/// The one that becomes the next in line is told so, whoever leaves before it.
+/// The thread that becomes the next in line is notified, whichever thread leaves before it.
 #[test]
 fn three_threads_have_their_turns_in_order() {
     let mut builder = loom::model::Builder::new();
