@@ -12,8 +12,8 @@ use std::time::Duration;
 /// This many leases per processor do no harm, whether they are needed or not.
 const LEASES_PER_PROCESSOR: usize = 32;
 
-/// Leases begin while there are at most this many times as many connections as needed threads. They
-/// continue until there are half as many again, so that connections that come and go do not switch
+/// Leases begin while there are at most this many times as many connections as needed threads. The
+/// bound up to which they continue is higher, so that connections that come and go do not switch
 /// all leases on and off.
 const NEEDED_MAX_TO_BEGIN: usize = 2;
 const NEEDED_MAX_TO_GO_ON: usize = 3;

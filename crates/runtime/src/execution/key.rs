@@ -90,7 +90,7 @@ impl ExecutionKey {
 
 const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The result of a search for digits in eight bytes without any.
+/// Eight bytes without a digit, into which the bytes of a short path are shifted.
 const NO_DIGITS: u64 = u64::MAX;
 
 #[inline]
@@ -157,7 +157,7 @@ impl RouteId {
         (self.number != NO_NUMBER).then_some(self.number)
     }
 
-    /// Returns it as a number that fits into an atomic.
+    /// Returns the ID as a number that fits into an atomic.
     #[inline(always)]
     pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.number) << 32 | u64::from(self.key.0)

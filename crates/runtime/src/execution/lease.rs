@@ -16,8 +16,9 @@ pub(crate) const QUIET: Duration = Duration::from_millis(4);
 /// A call on the pool that takes longer has probably blocked.
 const BLOCKED_FOR_MIN: Duration = Duration::from_micros(50);
 
-/// The number of requests that must block before a lease. With one, a burst of new connections
-/// would get responses to second requests before its last connection gets a thread for its first.
+/// The number of requests that must block before a lease. With one, some connections of a burst
+/// would get responses to their second requests before the last connection of the burst gets a
+/// thread for its first.
 const BLOCKED_MIN: u8 = 2;
 
 /// The maximum count of blocking requests. This many quick ones in a row reset the count.

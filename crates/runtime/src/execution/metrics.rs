@@ -27,8 +27,8 @@ pub struct RouteMetrics {
     /// The name from [`Service::route_name`](crate::Service::route_name), or the route's number, or
     /// the path of its first request.
     pub name: String,
-    /// The number from its [plan](crate::Plan::route), if it has one. Numbers far apart may share
-    /// the measurements, if there are more than a thousand: this is the first of them.
+    /// The number from its [plan](crate::Plan::route), if it has one. If there are more than a
+    /// thousand routes, numbers far apart may share the measurements: this is the first of them.
     pub number: Option<u32>,
     /// Calls that have ended since the start. Running calls are not included, and up to fifteen
     /// recent calls per event loop and thread may be missing.
@@ -99,7 +99,8 @@ pub enum Why {
     Waited(Duration),
     /// Its calls computed on the event loops for too long. The last call took this long.
     Computed(Duration),
-    /// A call did not return, and the watchdog took the event loop from it.
+    /// A call did not return, and the watchdog took the event loop from it, or found no thread to
+    /// lead the loop.
     Caught,
     /// It ran on the pool, and enough calls in a row were quick.
     Quick,

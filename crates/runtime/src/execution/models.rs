@@ -255,8 +255,8 @@ fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
         let handle = Loop::new();
         // Its deadline is later than anything else that the leader waits for.
         let (inbox, follower) = send_back(&handle, FOR_EVER - 1);
-        // The first time the leader sleeps without such a note, and is notified of the peer's
-        // event. From then on an event was missed.
+        // The leader first sleeps until a deadline of its own, and is woken by the peer's event.
+        // After that it has missed an event, so connections that come back must wake it.
         handle.poller.wake();
         let is_back = || inbox.load(Ordering::Acquire);
         handle.wait_until(1000, is_back);

@@ -39,8 +39,8 @@ const CAUGHT_IN_A_ROW: u8 = 2;
 /// The loss beyond the price of dispatches at which a route leaves a loop: 2 ms, in nanoseconds.
 const LOSS_MAX: i64 = 2_000_000;
 
-/// The maximum credit that quick calls earn against that. If one call among hundreds waits, or its
-/// thread is preempted, it is cheaper on the loop than all of them on the pool. 4 ms, in
+/// The maximum credit that quick calls earn against that loss. If one call among hundreds waits, or
+/// its thread is preempted, it is cheaper on the loop than all of them on the pool. 4 ms, in
 /// nanoseconds.
 const CREDIT_MAX: i64 = 4_000_000;
 

@@ -15,7 +15,7 @@ use super::stuck::slot::ThreadSlot;
 /// A thread of the pool samples one in this many calls closely.
 pub(crate) const CALLS_PER_CLOSE_SAMPLE: u32 = 16;
 
-/// The least time over which it is measured how long a leader stands in line for a processor.
+/// The minimum time over which the wait of a leader for a processor is measured.
 const IN_LINE_MIN: Duration = Duration::from_millis(1);
 
 /// The clocks of one thread. Only that thread uses them.
@@ -38,8 +38,9 @@ pub(crate) struct Clocks {
 /// Which calls of a thread of the pool are samples. Dispatches are counted like calls.
 ///
 /// Of each [`CALLS_PER_CLOSE_SAMPLE`] calls, one is a sample, at a random place. So every call has
-/// the same chance, which a fixed interval would not give to the clients that alternate. The first
-/// call of a thread is a sample beside these: it is certain, and stands for itself.
+/// the same chance. With a fixed interval, clients that alternate between routes could cause only
+/// the calls of one route to be sampled. The first call of a thread is an additional sample, which
+/// is always taken and stands for itself only.
 #[derive(Debug, Default)]
 struct PoolSamples {
     /// Calls until the next sample.
@@ -132,9 +133,9 @@ impl Clocks {
         }
     }
 
-    /// Returns how long a call has computed at most that has just returned and was no sample: the
-    /// CPU time since the last sample, which is that of the call and of some quick ones before it.
-    /// `None` if it is not known.
+    /// Returns the maximum time for which a call that has just returned, and was no sample, can
+    /// have computed: the CPU time since the last sample, which includes some quick calls before
+    /// it. `None` if it is not known.
     pub(crate) fn ran_at_most(&self) -> Option<Duration> {
         on_processor()?.checked_sub(self.last_read?)
     }
@@ -170,7 +171,7 @@ impl Clocks {
     }
 
     /// Returns how long the thread stood in line for a processor since the last answer, and how
-    /// long ago that was. `None` if that was just now, if the thread does not lead, and if the
+    /// long ago that was. `None` if that was just now, if the thread does not lead, or if the
     /// system does not say.
     pub(crate) fn in_line(&mut self, now: Instant) -> Option<(Duration, Duration)> {
         let last = self.delay_read;
@@ -222,8 +223,8 @@ impl PoolSamples {
             return None;
         }
         let stands_for = if self.chance.is_none() { 1 } else { CALLS_PER_CLOSE_SAMPLE };
-        // Each thread begins elsewhere. Otherwise the same calls of all new threads would be
-        // samples. The constants are those of Numerical Recipes, section 7.1.
+        // Each thread begins with another number. Otherwise the same calls of all new threads would
+        // be samples. The constants are those of Numerical Recipes, section 7.1.
         let chance = self.chance.unwrap_or_else(random);
         let chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.chance = Some(chance);

@@ -149,7 +149,8 @@ mod linux {
             on_a_thread(|_| {
                 let idle = ThreadSchedulePolicy::Normal(Policy::Idle);
                 // Also requests the nice value 0, the only one that the crate allows for this
-                // policy. If the process may not leave its own, the policy is set all the same.
+                // policy. If the process may not change its nice value, the policy is set all the
+                // same.
                 let _ =
                     set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
                 assert_eq!(policy(), Policy::Idle);

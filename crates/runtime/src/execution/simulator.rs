@@ -13,7 +13,7 @@ use super::policy::{ALWAYS, CallTimes, OnLoop, Others, Place, Sample, Shared};
 
 const LOOPS: usize = 2;
 
-/// The time of the loop per request beside its handler, and of a handler that does not wait.
+/// The time of the loop per request without its handler, and of a handler that does not wait.
 const REQUEST: u64 = 4_000;
 const COMPUTES: u64 = 1_000;
 
@@ -21,7 +21,7 @@ const COMPUTES: u64 = 1_000;
 const DISPATCH: u64 = 5_000;
 /// The price of a dispatch, on both threads.
 const PRICE: Duration = Duration::from_nanos(2 * DISPATCH);
-/// The time until that thread runs.
+/// The time until the thread that runs a dispatched call is awake.
 const WAKE_UP: u64 = 30_000;
 /// The time in which a response and the next request are on the network.
 const CLIENT: u64 = 50_000;
@@ -47,7 +47,7 @@ struct Simulation {
 #[derive(Debug, Default)]
 struct Outcome {
     per_second: u64,
-    /// Of requests that did not wait themselves.
+    /// The 99th percentile of the latencies of requests that did not wait themselves.
     hits_p99: Duration,
     /// When the route moved, in milliseconds, and to which place.
     moves: Vec<(u64, Place)>,

@@ -27,7 +27,7 @@ const PERIOD_CALM: Duration = Duration::from_millis(3);
 /// How long the short period applies after a catch.
 const WARY_TIME: Duration = Duration::from_secs(1);
 
-/// How long nothing must happen before the watchdog parks. To wake it costs a leader more than some
+/// How long nothing must happen before the watchdog parks. Waking it costs a leader more than some
 /// checks cost the machine.
 const QUIET_TIME: Duration = Duration::from_millis(60);
 
@@ -54,7 +54,8 @@ pub(crate) trait Watched: Send + Sync + 'static {
     fn look_at_calls(&self, looks: &mut Looks) -> bool;
 
     /// Takes the loop from the call of this turn, which has been running for `held`, and lets
-    /// another thread lead it. Returns whether that call held the loop.
+    /// another thread lead it. If no thread is available, the call keeps the loop. Returns whether
+    /// that call held the loop.
     fn hand_over(&self, turn: u64, held: Duration) -> bool;
 }
 

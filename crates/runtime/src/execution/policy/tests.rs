@@ -63,7 +63,7 @@ fn others_lose_the_time_that_is_left_when_they_arrive() {
     let lose = |are_ready, per_second, held| Others { are_ready, per_second }.lose(micros(held));
     assert_eq!(lose(true, 0, 1000), 1_000_000);
     assert_eq!(lose(false, 0, 1000), 0);
-    // One request in ten arrives meanwhile, on average after half of the time.
+    // A request arrives during one call in ten, on average after half of the time.
     assert_eq!(lose(false, 100, 1000), 50_000);
     assert_eq!(lose(false, 1000, 1000), 500_000);
     // At most the whole time, however many arrive.

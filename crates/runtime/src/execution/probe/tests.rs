@@ -175,7 +175,7 @@ fn between_two_measured_calls_are_thirty_others_at_most() {
     assert!(seen.iter().all(|&times| times > 100), "{seen:?}");
 }
 
-/// A pool of new threads has many first calls: each of them counted for sixteen once.
+/// A pool of new threads has many first calls, which must not count for sixteen each.
 #[test]
 fn every_call_of_a_thread_counts_for_one_on_average() {
     const THREADS: usize = 8000;

@@ -17,7 +17,7 @@ fn sampled(waited: u64, ran: u64) -> CallTimes {
     CallTimes { wall: waited + ran, waited: Some(waited), ran: Some(ran) }
 }
 
-/// A route that a call has made leave the loops.
+/// Returns a route that has left the loops because a call ran for too long.
 fn on_the_pool() -> (Routes, ExecutionKey) {
     let (routes, key) = (Routes::new(), ExecutionKey::numbered(KEY));
     assert!(routes.stuck(key, Duration::from_millis(5)));

@@ -21,8 +21,8 @@ use crate::execution::key::{ExecutionKey, RouteId};
 use crate::execution::scheduling::with_normal_policy;
 use crate::sorted::insert_sorted;
 
-/// How many reports may follow each other at once. A report costs some reads of `/proc` and a line
-/// of the log, and a database that hangs makes all its requests late.
+/// The maximum number of reports in quick succession. A report costs some reads of `/proc` and a
+/// line of the log, and a database that hangs makes all its requests late.
 const REPORTS_MAX: u32 = 16;
 
 /// The time after which one more report is possible.
@@ -36,7 +36,7 @@ pub(crate) trait Reporter: Send + Sync + 'static {
     /// Returns how many calls of a route have ended on event loops.
     fn calls_on_loops(&self, key: ExecutionKey) -> u64;
 
-    /// Tells the program.
+    /// Reports a call to the program.
     fn tell(&self, stuck: &Stuck);
 }
 
@@ -226,7 +226,7 @@ impl<'a> Detector<'a> {
         let (wait, frames) = (self.look)(thread);
         let request_id = slot.as_ref().and_then(|slot| slot.request_id());
         let trace_id = slot.as_ref().and_then(|slot| slot.trace_id());
-        // If this succeeds, all of this belongs to the call.
+        // If this succeeds, all that was read so far belongs to the call.
         let id = self.claim(&late.call)?;
         let route = name_of(reporter, late.route);
         let now_ns = nanos(self.calls.born.elapsed());

@@ -1,18 +1,19 @@
-//! How long the calls of each route took, as far as it decides when a call is late.
+//! How long the calls of each route took, as far as that decides when a call is late.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::execution::key::ExecutionKey;
 
-/// A call is late when it has taken this many times as long as the longest one of its route before.
+/// A call is late when it has taken this many times as long as the longest earlier call of its
+/// route.
 const TIMES_LONGEST: u64 = 3;
 
 /// How many calls of a route must have ended before its history counts.
 const CALLS_KNOWN: u32 = 16;
 
-/// How much longer the first calls of a route may take than those of a known route. Nothing tells
-/// yet whether the route always takes that long.
+/// How many times as long the first calls of a route may take as those of a known route, because it
+/// is not known yet whether they always take that long.
 const TIMES_FIRST: u64 = 10;
 
 /// The longest calls of all routes.

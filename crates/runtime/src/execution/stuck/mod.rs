@@ -73,7 +73,7 @@ enum LostState {
     Reported(Caught),
     /// Counted in the report of another call.
     Counted(Caught),
-    /// It has returned. The thread that took its loop has not entered it yet.
+    /// It has returned before the thread that took its loop has entered it in the list.
     Returned,
 }
 
@@ -151,8 +151,8 @@ impl Calls {
         true
     }
 
-    /// Records that code begins on this thread which may hold it for as long as it wants, until the
-    /// result is dropped.
+    /// Records the start of code that may hold this thread for as long as it wants. The code ends
+    /// when the result is dropped.
     pub(crate) fn begin_detached(
         &self,
         slot: &Arc<ThreadSlot>,
@@ -223,7 +223,7 @@ impl Calls {
         self.ended.lock().push(ended);
         fence(Ordering::SeqCst);
         self.sleep.wake();
-        // It may also sleep until the next call is late.
+        // The detector may also sleep until the next call is late.
         self.sleep.unpark();
     }
 
@@ -261,7 +261,7 @@ impl Calls {
         self.threads.lock().iter().filter_map(Weak::upgrade).find(is_it)
     }
 
-    /// Returns a time as the slots have it.
+    /// Returns a time in nanoseconds since this registry was created, as the slots store it.
     fn ns(&self, at: Instant) -> u64 {
         nanos(at.saturating_duration_since(self.born))
     }

@@ -1,4 +1,4 @@
-//! Systems that do not tell what a thread waits for.
+//! Systems that do not report what a thread waits for.
 
 use super::wait::Wait;
 

@@ -134,7 +134,8 @@ struct Time(Duration);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In full numbers: those with a point would add 14 kB to a program that has no others.
+        // With integers only: formatting floating-point numbers would add 14 kB to a program that
+        // has no others.
         let ms = self.0.saturating_add(Duration::from_micros(500)).as_millis();
         let tenths = self.0.saturating_add(Duration::from_millis(50)).as_millis() / 100;
         match tenths {

@@ -1,7 +1,7 @@
 //! The calls that run at this moment, for people who look at a server.
 //!
 //! A list is made when somebody asks for it, from what threads and the watchdog write anyway. The
-//! threads go on meanwhile, so what was read of a call is kept only if the call still runs
+//! threads continue meanwhile, so what was read of a call is kept only if the call still runs
 //! afterwards.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::execution::key::RouteId;
 use crate::execution::metrics::Runs;
 use crate::sorted::insert_sorted;
 
-/// How many calls are listed. A longer list is not read, and each entry costs reads of `/proc`.
+/// How many calls are listed. Nobody reads a longer list, and each entry costs reads of `/proc`.
 const LISTED_MAX: usize = 64;
 
 /// The system is asked only about calls that have been running for this long. Shorter ones have
@@ -60,7 +60,7 @@ pub struct RunningCall {
     /// How long it has been running. For a call that began on an event loop up to 3 ms too short.
     pub running: Duration,
     /// Where it began. One that began on an event loop and runs for longer than some milliseconds
-    /// has lost its loop: another thread leads it.
+    /// has lost its loop: another thread leads the loop.
     pub runs: Runs,
     /// What its thread waits for at this moment. Looked up for calls that have been running for at
     /// least 10 ms; `None` for others.
@@ -101,7 +101,8 @@ impl Found {
 }
 
 impl Calls {
-    /// Returns the calls that run, those of handlers first, and of these the oldest.
+    /// Returns the calls that run: first those that are not detached, and of each kind the oldest
+    /// first.
     pub(crate) fn list(
         &self,
         reporter: &dyn Reporter,
@@ -157,8 +158,8 @@ impl Calls {
     }
 
     /// Returns the calls that run on the pool and may not hold their threads for as long as they
-    /// want: the route of each, its thread, and since when it has been running, if the thread is
-    /// known.
+    /// want: the route of each, its thread, and since when it has been running. Calls on threads
+    /// without a known ID are left out.
     pub(crate) fn on_pool(&self) -> impl Iterator<Item = (RouteId, u32, Instant)> {
         self.slots().into_iter().filter_map(|slot| {
             let seen = slot.current().filter(|seen| !seen.is_detached())?;
@@ -171,8 +172,8 @@ impl Calls {
     fn find_running(&self, slots: &[Arc<ThreadSlot>], turn_of: TurnOf<'_>) -> Vec<Found> {
         let in_slots = slots.iter().filter_map(|slot| {
             let seen = slot.current()?;
-            // Read after the call: a thread that works for another server by now has changed it
-            // before its call began.
+            // The registry is read after the call: a thread that works for another server by now
+            // has changed it before its new call began.
             let is_ours = slot.registry.load(Ordering::Relaxed) == self.number;
             is_ours.then(|| Found {
                 source: Source::Slot(Arc::clone(slot), seen),
@@ -202,7 +203,7 @@ impl Calls {
     fn still_runs(&self, source: &Source, turn_of: TurnOf<'_>) -> bool {
         match source {
             Source::Slot(slot, seen) => slot.still_runs(*seen),
-            // It is removed before its thread does anything else.
+            // The entry of a call is removed before its thread does anything else.
             Source::Lost(of) => {
                 let is_it = |lost: &super::Lost| lost.of == *of && lost.state.caught().is_some();
                 self.lost.lock().iter().any(is_it)
@@ -211,7 +212,8 @@ impl Calls {
         }
     }
 
-    /// Records a call that should lose its loop, but no other thread could lead it.
+    /// Records a call that should lose its loop, but keeps it because no other thread could lead
+    /// the loop.
     pub(crate) fn kept(&self, of: Turn, caught: Caught) {
         let mut kept = self.kept.lock();
         match kept.iter_mut().find(|(known, _)| known.event_loop == of.event_loop) {

@@ -118,7 +118,7 @@ impl ThreadSlot {
         }
         self.route.store(route.to_bits(), Ordering::Relaxed);
         self.since_ns.store(since_ns, Ordering::Relaxed);
-        // Release: who sees the number of the call sees its route and its start.
+        // Release: a thread that sees the number of the call sees its route and its start.
         self.state.store(state.wrapping_add(PHASE + 1) | phase, Ordering::Release);
         true
     }
@@ -175,7 +175,8 @@ impl ThreadSlot {
 
     fn set_phase(&self, seen: Seen, phase: u64) -> bool {
         let new = (seen.state & !PHASE) | phase;
-        // Release, for `end`: if the call is claimed, the next one begins after the reads before.
+        // Release, for `end`: if the call is claimed, the next one begins after the reads that
+        // precede the claim.
         self.state.compare_exchange(seen.state, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

@@ -15,8 +15,8 @@ const FLOOR: Duration = Duration::from_secs(1);
 pub(in crate::execution::stuck) struct Told(Mutex<Vec<Stuck>>);
 
 impl Told {
-    /// Returns what was told since the last call: the route, and `None` at the start of a call or
-    /// how long it took in all.
+    /// Returns what was reported since the last call: the route, and `None` at the start of a call
+    /// or how long it took in all.
     pub(in crate::execution::stuck) fn take(&self) -> Vec<(String, Option<Duration>)> {
         let told = std::mem::take(&mut *self.0.lock());
         let short = |stuck: Stuck| (stuck.route.unwrap(), stuck.has_ended.then_some(stuck.running));

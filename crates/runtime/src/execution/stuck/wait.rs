@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What a thread that does not return waits for, as the system tells it. Only Linux does.
+/// What a thread that does not return waits for, as the system reports it. Only Linux does.
 ///
 /// ```
 /// use filoplume_runtime::{Stuck, Wait};
@@ -20,7 +20,7 @@ pub enum Wait {
     Computing,
     /// For another thread of this process.
     Lock {
-        /// By what it waits: a mutex, a condition variable, the end of a thread. `None` if the
+        /// What it waits for: a mutex, a condition variable, the end of a thread. `None` if the
         /// system does not tell.
         kind: Option<&'static str>,
     },
@@ -40,7 +40,7 @@ pub enum Wait {
     Descriptor {
         /// Such as `reads` or `writes`.
         doing: &'static str,
-        /// Such as `a file` or `a pipe`. Names of files are not told.
+        /// Such as `a file` or `a pipe`. Names of files are not reported.
         what: &'static str,
     },
     /// For a lock on a file.

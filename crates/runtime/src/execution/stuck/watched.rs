@@ -7,9 +7,9 @@ use super::other as system;
 use super::wait::Wait;
 use crate::execution::probe::thread_number;
 
-/// A thread, for others that want to know what it waits for: work that runs apart from requests and
-/// may hang, such as a health check. Handlers are watched by the engine itself: see
-/// [`Stuck`](crate::Stuck).
+/// A handle to a thread, by which other threads find out what it waits for. It is for work that
+/// runs apart from requests and may hang, such as a health check. Handlers are watched by the
+/// engine itself: see [`Stuck`](crate::Stuck).
 ///
 /// ```
 /// use filoplume_runtime::WatchedThread;

@@ -153,7 +153,7 @@ fn a_catch_shortens_the_period_for_a_second() {
     let caught_at = start + 2 * PERIOD_CALM;
     watcher.check(caught_at, waits);
     assert_eq!(watcher.period(caught_at), PERIOD_WARY);
-    // A handler that returns in time does not prolong it.
+    // A handler that returns in time does not prolong the short period.
     loops[0].set(2);
     watcher.check(caught_at + WARY_TIME / 2, waits);
     assert_eq!(watcher.period(caught_at + WARY_TIME - Duration::from_nanos(1)), PERIOD_WARY);

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use crate::execution::stuck::wait::Wait;
 
-/// The delays of SQLite's busy handler, in milliseconds. A system without `usleep` has the last.
+/// The delays of SQLite's busy handler, in milliseconds. A system without `usleep` uses only the
+/// last one.
 const DELAYS_MS: [u64; 10] = [1, 2, 5, 10, 15, 20, 25, 50, 100, 1000];
 
 /// The bytes of a database that SQLite locks.
@@ -41,8 +42,9 @@ pub(super) fn sqlite_locks() -> Vec<SqliteLock> {
     text.lines().filter_map(parse).collect()
 }
 
-/// Returns what a thread waits for that sleeps as long as SQLite does, if a database that this
-/// process has open is locked now and was `before`. Most locks last for less than that.
+/// Returns what a thread that sleeps as long as SQLite does waits for, if a database that this
+/// process has open is locked now and was locked when `before` was read. Most locks do not last
+/// that long.
 pub(super) fn sqlite_wait(before: &[SqliteLock]) -> Option<Wait> {
     let lasting = sqlite_locks().into_iter().filter(|lock| before.contains(lock));
     let lasting: Vec<SqliteLock> = lasting.collect();
@@ -68,7 +70,7 @@ fn database_name(path: &Path) -> Option<String> {
 /// Reads a line such as `1: POSIX  ADVISORY  WRITE 1234 08:01:5678 1073741825 1073741825`.
 fn parse(line: &str) -> Option<SqliteLock> {
     let mut words = line.split_ascii_whitespace().skip(1);
-    // Those who wait for a lock have an arrow here.
+    // The line of a process that waits for a lock has an arrow here.
     let class = words.next()?;
     if !matches!(class, "POSIX" | "OFDLCK") || words.next()? != "ADVISORY" {
         return None;

@@ -1,4 +1,5 @@
-//! The memory of this process, read by the system. A wrong address is an error and nothing worse.
+//! The memory of this process, read through the system, so that a wrong address is an error and not
+//! a crash.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

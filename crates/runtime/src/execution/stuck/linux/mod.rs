@@ -1,5 +1,5 @@
-//! What a thread waits for, by `/proc` (`proc(5)`). A process may read all of this of itself,
-//! except in some sandboxes.
+//! What a thread waits for, according to `/proc` (`proc(5)`). A process may read all of this of
+//! itself, except in some sandboxes.
 
 mod locks;
 mod memory;
@@ -131,7 +131,7 @@ fn parse_moment(text: &str) -> Option<Moment> {
 }
 
 /// Returns what a thread waits for where the system does not tell its system call: by its state,
-/// and by the name of the kernel's function that waits, if that is told.
+/// and by the name of the kernel's function that waits, if that is reported.
 fn by_channel(thread: u32) -> Wait {
     if crate::execution::probe::is_at_work(thread) == Some(true) {
         return Wait::Computing;

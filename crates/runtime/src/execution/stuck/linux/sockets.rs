@@ -1,6 +1,6 @@
-//! The addresses of sockets. Asking the socket itself would need a copy of its descriptor, and
-//! closing a copy of a file's descriptor ends the locks of this process on that file: if the number
-//! was reused meanwhile, that would corrupt a database.
+//! The addresses of sockets. Asking a socket itself would need a copy of its descriptor. If the
+//! number was reused for a file meanwhile, closing the copy would end the locks of this process on
+//! that file, which would corrupt a database.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ const TABLE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// The tables of sockets, in the order in which they are read, and the column of the inode in each.
 const TABLES: [(&str, usize); 5] = [("tcp", 9), ("tcp6", 9), ("udp", 9), ("udp6", 9), ("unix", 6)];
 
-/// The other sides of sockets. The tables are read once, and no further than to what is looked for:
-/// they have a line for each socket of the machine.
+/// The other sides of sockets. The tables are read once, and only as far as necessary, because they
+/// have a line for each socket of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Sockets(RefCell<Reading>);
 

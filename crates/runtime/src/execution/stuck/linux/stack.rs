@@ -1,9 +1,10 @@
-//! The functions that a thread is in, by its stack and the unwind tables of the executables.
+//! The functions that a thread is in, according to its stack and the unwind tables of the
+//! executables.
 //!
-//! The system tells the stack pointer and the program counter of a thread that waits, but no other
-//! register. The tables say for most functions where the caller's frame is, relative to the stack
-//! pointer. Some functions need the frame pointer. If it is unknown, the stack is searched for the
-//! next word that looks like the return address of such a frame, which may be an old one.
+//! The system reports the stack pointer and the program counter of a thread that waits, but no
+//! other register. The tables say for most functions where the caller's frame is, relative to the
+//! stack pointer. Some functions need the frame pointer. If it is unknown, the stack is searched
+//! for the next word that looks like the return address of such a frame, which may be an old one.
 
 use std::cell::OnceCell;
 use std::fs::{self, File};
@@ -29,7 +30,8 @@ const FRAMES_MAX: usize = 24;
 /// How far the next frame is searched for, in bytes.
 const SEARCH_BYTES: u64 = 16 * 1024;
 
-/// Executables with larger unwind tables are not unwound: they would have to be read.
+/// Executables with larger unwind tables are not unwound, because the whole table would have to be
+/// read.
 const TABLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The code that calls handlers and middleware. What is outside of it is always the same, and it
@@ -71,7 +73,7 @@ pub(super) fn frames(call: &SystemCall, memory: &Memory) -> Vec<String> {
             Step::NeedsBase => search(&frame, stack, &modules, memory),
             Step::End => None,
         };
-        // A caller is always further up.
+        // The frame of a caller is always at a higher address.
         let Some(caller) = caller.filter(|caller| caller.stack_pointer > frame.stack_pointer)
         else {
             break;
@@ -94,7 +96,7 @@ fn program_first(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// Returns what a thread waits for, more exactly if a function of its stack tells.
+/// Returns what a thread waits for, more exactly if the name of a function on its stack shows it.
 pub(super) fn refine(wait: Wait, frames: &[String]) -> Wait {
     const LOCKS: [(&str, &str); 9] = [
         ("condvar", "a condition variable"),
@@ -146,7 +148,7 @@ enum Step {
 }
 
 /// Searches for the next frame of a function that uses the frame pointer: the saved pointer, which
-/// leads further up, and behind it a return address, which follows a call.
+/// leads further up, and after it a return address, which follows a call.
 fn search(frame: &Frame, stack: u64, modules: &[Module<'_>], memory: &Memory) -> Option<Frame> {
     let end = stack.min(frame.stack_pointer.saturating_add(SEARCH_BYTES));
     (frame.stack_pointer..end.saturating_sub(16)).step_by(8).find_map(|address| {
@@ -370,7 +372,7 @@ mod tests {
             (lock(None), vec!["a", "parking_lot::raw_mutex::RawMutex::lock_slow"], {
                 lock(Some("a mutex"))
             }),
-            // The innermost one tells.
+            // The innermost function decides.
             (lock(None), vec!["parking_lot::condvar::Condvar::wait", "std::sync::mpmc::x"], {
                 lock(Some("a condition variable"))
             }),

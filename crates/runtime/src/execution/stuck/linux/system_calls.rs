@@ -158,7 +158,7 @@ pub(super) fn wait(system_call: &SystemCall, memory: &Memory, sockets: &Sockets)
         Call::Epoll => Wait::Descriptor { doing: call.doing(), what: "events (epoll)" },
         Call::Futex => Wait::Lock { kind: lock_kind(&args, memory) },
         Call::Sleep => Wait::Sleep { time: time_at(args[0], memory) },
-        // With flags it is a point in time.
+        // With flags, the time is a point in time and no duration.
         Call::ClockSleep if args[1] != 0 => Wait::Sleep { time: None },
         Call::ClockSleep => Wait::Sleep { time: time_at(args[2], memory) },
         Call::Fcntl if !LOCK_COMMANDS.contains(&args[1]) => Wait::SystemCall { number },
@@ -234,7 +234,7 @@ fn time_at(address: u64, memory: &Memory) -> Option<Duration> {
 
 /// Tells kinds of locks apart by the value that the word of a futex must have while a thread waits.
 /// The values are those of Rust's standard library, of glibc, and of `parking_lot`. They may change
-/// with these; then the kind is told less exactly, or at worst as another kind of lock.
+/// with these; then the kind is reported less exactly, or at worst as another kind of lock.
 fn lock_kind(args: &[u64; 6], memory: &Memory) -> Option<&'static str> {
     const WAIT: u64 = 0;
     const WAIT_BITSET: u64 = 9;

@@ -140,7 +140,7 @@ fn a_call_that_is_reported_while_it_is_looked_at_is_listed() {
 fn a_call_that_no_other_thread_could_relieve_is_listed_while_it_has_its_loop() {
     let calls = Calls::new(Some(FLOOR));
     let now = calls.born + FLOOR;
-    // The watchdog says so at each check.
+    // The watchdog records the call again at each check.
     for check in 0..10 {
         calls.kept(of(1, 3), caught(1, 7, calls.born + check * MILLI));
         calls.kept(of(2, 3), caught(2, 7, calls.born));
@@ -203,7 +203,7 @@ fn calls_that_hold_their_threads_on_purpose_come_last_and_are_not_reported() {
     calls.end(&thread, route(8), FLOOR);
     Detector::new(&calls, &look, start).sweep(&told, start + 100 * FLOOR);
     assert_eq!(told.take(), []);
-    // A thread that runs a call within it leaves it where it is.
+    // A call that the thread runs within the detached one leaves that one in the slot.
     assert!(!calls.begin(&detached, route(9), start));
     drop(calls.begin_detached(&detached, route(9), start));
     assert_eq!(threads(&calls, start + FLOOR), [1]);
