@@ -17,7 +17,7 @@ struct Model {
     has_failed: bool,
     /// Threads that are being started for tasks that would otherwise wait for ever.
     rescuing: usize,
-    /// Whether such a start has failed as well.
+    /// Whether a start for such a task has failed as well.
     has_failed_again: bool,
     /// Whether a task waits although a worker was available for it.
     has_waited: bool,

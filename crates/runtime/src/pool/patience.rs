@@ -1,10 +1,11 @@
 //! Decides whether a task waits for a busy worker to finish, or wakes another one at once.
 //!
 //! Waking a thread has a price: a system call, a context switch, and on a busy or virtual machine
-//! much more. A worker that ends its task takes the next one at no cost. So a task may wait as long
-//! as a thread would take to wake up, by the measurements: it runs as soon, and at a lower cost.
-//! This also limits the number of threads to what the work needs, which is its rate times its
-//! duration. This module takes nanoseconds and returns decisions: it has no clock and no lock.
+//! much more. A worker that ends its task takes the next one at no cost. So a task may wait for as
+//! long as a thread takes to wake up according to the measurements: it then runs just as early, and
+//! at a lower cost. This also limits the number of threads to what the work needs, which is its
+//! rate times its duration. This module takes nanoseconds and returns decisions: it has no clock
+//! and no lock.
 //!
 //! If all processors are busy, another thread does not make a task begin sooner: the thread stands
 //! in line where the task would have waited, and costs two context switches more. So tasks may wait
@@ -26,8 +27,8 @@ const WAKES_MAX: u64 = 2;
 const WAKES_PER_RETURN: u64 = 4;
 
 /// The share of the time in which leaders stand in line for a processor, in thousandths, up to
-/// which nobody waits longer for it. With free processors it is up to 300, with busy ones 400 to
-/// 750.
+/// which no task waits longer because of that. With free processors it is up to 300, with busy ones
+/// 400 to 750.
 const IN_LINE_USUAL: u64 = 400;
 
 /// How much longer a task may wait per thousandth above that, in nanoseconds.
@@ -70,7 +71,7 @@ impl Patience {
     /// Returns how long a task that is queued since `queued_at` may still wait, or `None` if it is
     /// overdue.
     pub(super) fn left(&self, now: u64, queued_at: u64) -> Option<u64> {
-        // It waits for a processor only as long as workers return.
+        // A task waits for a processor only as long as workers return.
         let late_at = (queued_at + self.wait_for_processor())
             .min(self.returned_at + self.rare_return())
             .max(queued_at + self.wait_for_wake());
@@ -97,12 +98,13 @@ impl Patience {
         self.in_line = (self.in_line * (IN_LINE_WINDOW - weight) + share * weight) / IN_LINE_WINDOW;
     }
 
-    /// Returns how long a task waits rather than wake a thread.
+    /// Returns how long a task waits for a busy worker instead of waking a thread.
     const fn wait_for_wake(&self) -> u64 {
         self.wake_ns * WAKES_MAX
     }
 
-    /// Returns how long a task waits rather than have a thread stand in line for a processor.
+    /// Returns how long a task waits for a busy worker instead of having a thread stand in line for
+    /// a processor.
     const fn wait_for_processor(&self) -> u64 {
         let longest = self.in_line.saturating_sub(IN_LINE_USUAL) * WAIT_PER_THOUSANDTH;
         if longest < WAIT_FOR_PROCESSOR_MAX { longest } else { WAIT_FOR_PROCESSOR_MAX }
@@ -222,7 +224,7 @@ mod tests {
     fn no_task_waits_for_workers_that_have_stopped_returning() {
         let (patience, now) = in_line(20_000, 1000);
         assert!(patience.waits(now + 200_000, 0) && !patience.waits(now + 201_000, 0));
-        // Those that wait already.
+        // Tasks that wait already.
         assert_eq!(patience.left(now + 199_999, now), Some(1));
         assert_eq!(patience.left(now + 200_000, now), None);
         assert_eq!(patience.left(now + 200_000, now + 150_000), Some(50_000), "as for a wake-up");

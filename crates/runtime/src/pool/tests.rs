@@ -190,7 +190,8 @@ fn a_task_whose_thread_cannot_be_started_waits_for_a_busy_one() {
     ends(&pool);
 }
 
-/// Loom explores the interleavings. Here the failing start is delayed until a task waits for it.
+/// Loom explores the interleavings. Here the failing start is delayed until a task waits for the
+/// thread.
 #[test]
 fn a_task_that_waits_for_a_thread_that_cannot_be_started_is_rescued() {
     let (starting, is_starting) = crossbeam_channel::bounded(1);
