@@ -15,8 +15,8 @@ use crate::transport::{Transport, is_would_block};
 /// How long a read waits before it checks whether threads are scarce.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A connection that one thread owns: reads and writes block. Bytes that the peer sent behind its
-/// upgrade request are read first. It is given to the handlers of
+/// A connection that one thread owns: reads and writes block. Bytes that the peer sent after its
+/// upgrade request are read first. The stream is given to the handlers of
 /// [`Response::upgrade`](crate::Response::upgrade), [`tcp::blocking`](crate::tcp::blocking) and
 /// [`tcp::Io::detach`](crate::tcp::Io::detach).
 ///
@@ -66,24 +66,24 @@ pub struct BlockingStream {
     held: HeldDescriptor,
 }
 
-/// Code that a thread runs with a connection that it owns. It gets what counts the thread, and how
-/// long reads and writes may wait.
+/// Code that a thread runs with a connection that it owns. Its arguments are the connection, the
+/// stream that counts the thread, and how long reads and writes may wait.
 pub(crate) type OnThread = Box<dyn FnOnce(Detached, OpenStream, Option<Duration>) + Send>;
 
-/// A thread that is reserved for such code until its connection is there. Returns whether the
-/// thread gets it. If this is dropped, the thread is free again.
+/// A thread that is reserved for such code until its connection is there. Called with the
+/// connection, it returns whether the thread gets it. If this is dropped, the thread is free again.
 pub(crate) type ReservedThread = Box<dyn FnOnce(Detached) -> bool + Send>;
 
 /// A connection that the engine gives up.
 pub(crate) struct Detached {
     pub(crate) transport: Transport,
-    /// What the peer sent behind its upgrade request.
+    /// What the peer sent after its upgrade request.
     pub(crate) unread: Vec<u8>,
     pub(crate) held: HeldDescriptor,
 }
 
-/// Returns code of the program for a thread of its own. A program without such code does not have
-/// what that needs.
+/// Returns a handler of the program as code for a thread of its own. A program that never calls
+/// this does not contain what such code needs.
 pub(crate) fn on_thread(handler: impl FnOnce(BlockingStream) + Send + 'static) -> OnThread {
     Box::new(move |detached, open, timeout| {
         let turn = open.wait_for_turn();
@@ -95,7 +95,8 @@ pub(crate) fn on_thread(handler: impl FnOnce(BlockingStream) + Send + 'static) -
 struct Shared {
     /// The connection counts for its client and among the streams as long as any handle lives.
     open: OpenStream,
-    /// How many waits of the socket make up the timeout of a read. 0 means that it has none.
+    /// How many waits of the socket make up the timeout of a read. 0 means that there is no
+    /// timeout.
     read_ticks: AtomicU32,
 }
 
@@ -107,7 +108,7 @@ impl BlockingStream {
         turn: Option<Turn>,
     ) -> Self {
         let Detached { transport, unread, held } = detached;
-        // One wait as long as the timeout, which the socket has already.
+        // One wait of the socket is the whole timeout, because the socket already has that timeout.
         let shared = Arc::new(Shared { open, read_ticks: AtomicU32::new(1) });
         let stream = Self { transport, unread, shared, turn, has_written: false, held };
         // If this fails, the socket keeps its timeout.
@@ -221,7 +222,8 @@ impl Read for BlockingStream {
 
 impl Write for BlockingStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What goes on behind an answer has more to do, such as further messages that have arrived.
+        // Code that writes again after an answer has more to do, such as handling further messages
+        // that have arrived.
         if let Some(turn) = self.turn.as_mut().filter(|_| self.has_written) {
             turn.pass_on();
         }
@@ -239,7 +241,7 @@ impl Write for BlockingStream {
 #[cfg(feature = "tls")]
 impl Drop for BlockingStream {
     fn drop(&mut self) {
-        // The last handle tells the peer of the end, unless its handler was broken off.
+        // The last handle tells the peer of the end, unless its handler has panicked.
         if Arc::strong_count(&self.shared) == 1 && !std::thread::panicking() {
             self.transport.farewell_at_once();
         }

@@ -22,10 +22,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// [`IncomingRequest::cancel`](crate::IncomingRequest::cancel). Only such requests cost anything.
 ///
 /// A client that closes only its sending direction, which RFC 9112 (section 9.6) permits, counts as
-/// gone: the network shows no difference to a client that has closed its socket until the response
-/// is sent. The response of a handler that finishes anyway is still sent. Over TLS there is a
-/// difference: a client that says `close_notify` and leaves its socket open has ended only its own
-/// direction (RFC 8446, section 6.1). It waits for the response, and does not count as gone.
+/// gone: until the response is sent, the network shows no difference between such a client and one
+/// that has closed its socket. The response of a handler that finishes anyway is still sent. Over
+/// TLS there is a difference: a client that sends `close_notify` and leaves its socket open has
+/// ended only its own direction (RFC 8446, section 6.1). It waits for the response, and does not
+/// count as gone.
 ///
 /// ```
 /// use filoplume_runtime::{Plan, Request, Response, Service};
@@ -110,8 +111,8 @@ impl Cancel {
     ///
     /// An interrupt that comes a moment before the query that it should end has no effect in most
     /// databases. So `interrupt` is called again, after pauses from 10 ms on, until `work` has
-    /// returned or 1.3 seconds have passed. It never runs after that: it cannot interrupt the next
-    /// user of the same connection. Otherwise it is called like a callback of
+    /// returned or 1.3 seconds have passed. It never runs after that, so it cannot interrupt the
+    /// next user of the same connection. Otherwise it is called like a callback of
     /// [`on_cancel`](Self::on_cancel).
     ///
     /// ```
@@ -145,7 +146,7 @@ impl Cancel {
         let ended = Arc::new(Latch::new());
         let (caller, ends) = (thread::current().id(), Arc::clone(&ended));
         let registered = self.on_cancel(move || {
-            // It was cancelled during the registration, and the work does not begin.
+            // The request was cancelled during the registration, and the work does not begin.
             if thread::current().id() == caller {
                 return;
             }

@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 use crate::budget::descriptors::HeldDescriptor;
 use crate::transport::{Transport, is_would_block};
 
-/// How long the rest of an interim response may wait for the client, if a part of it was sent. It
-/// is a few hundred bytes behind an empty output, so this does not happen to a client that reads.
+/// How long the rest of an interim response may wait for the client, if a part of it was sent. An
+/// interim response has a few hundred bytes, and no other output waits before it, so this does not
+/// happen to a client that reads.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait before the rest is tried again.
@@ -57,7 +58,7 @@ impl EarlyHints {
     /// Sends these values of `Link`. Returns whether they were sent. Clients of HTTP/1.0 get none,
     /// nor do clients that do not read what they were sent before, and nothing is sent after the
     /// handler has returned. Some old clients take an interim response for the final one, so send
-    /// hints only to browsers: they have `Sec-Fetch-Mode: navigate`.
+    /// hints only to browsers: they send `Sec-Fetch-Mode: navigate`.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ pub(crate) struct InterimWriter {
 }
 
 impl InterimWriter {
-    /// Called when the handler begins, with a second handle. Everything before is sent.
+    /// Called when the handler begins, with a second handle. All earlier output has been sent.
     pub(crate) fn open(&self, transport: Transport, held: HeldDescriptor) {
         *self.transport.lock() = Some((transport, held));
     }

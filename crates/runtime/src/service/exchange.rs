@@ -45,8 +45,8 @@ pub struct Timing {
     /// it arrived with the head. A content that the handler reads itself counts as
     /// [`waiting`](Self::waiting).
     pub content: Duration,
-    /// The request was there, and its event loop was busy with others. It begins when the system
-    /// reported the request to the event loop. If a request or those before it are long, its
+    /// The request was there, and its event loop was busy with others. This phase begins when the
+    /// system reported the request to the event loop. If a request or those before it are long, its
     /// connection yields to others from time to time, and that is counted here too.
     pub turn: Duration,
     /// The request waited for a thread of the pool, or for a permit.
@@ -56,8 +56,8 @@ pub struct Timing {
     /// The handler waited: for a database, a lock, a disk. For a handler on the pool this includes
     /// the time in which its thread was ready but had no processor.
     pub waiting: Duration,
-    /// From the return of the handler until the system had taken the last byte of the response. A
-    /// response body that other threads push ends with its head here.
+    /// From the return of the handler until the system had taken the last byte of the response. For
+    /// a response body that other threads push, this phase ends with the head.
     pub write: Duration,
 }
 

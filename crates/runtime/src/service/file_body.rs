@@ -46,11 +46,11 @@ pub trait FileBody: Read + Send {
     /// content has to be read.
     fn part(&self) -> Option<(&File, u64)>;
 
-    /// Continues behind `bytes` bytes, which were sent from the file.
+    /// Continues after `bytes` bytes, which were sent from the file.
     ///
     /// # Errors
     ///
-    /// An error breaks the response off, as that of a read does.
+    /// An error breaks the response off, as an error of a read does.
     fn advance(&mut self, bytes: u64) -> io::Result<()>;
 }
 

@@ -62,8 +62,8 @@ impl Mailbox {
 
     /// Requests a call of the owner.
     pub(crate) fn call_owner(&self) {
-        // Set first: the owner takes the bytes, which asks for the next notification, and then
-        // this.
+        // The flag is set first, because the owner takes the bytes, which allows the next
+        // notification, before it checks the flag.
         self.is_called.store(true, Ordering::Release);
         self.wake_if(self.queue.notify());
     }
@@ -168,7 +168,7 @@ impl Refused {
 }
 
 impl End {
-    /// Returns why bytes behind this end are refused.
+    /// Returns why bytes after this end are refused.
     fn refusal(&self) -> Refused {
         match self {
             Self::Stopping => Refused::Stopping,
@@ -296,7 +296,7 @@ impl SendQueue {
     }
 
     /// Queues bytes. Returns whether the loop must be notified. With a deadline, waits until then
-    /// for others to be taken: there is room then, and what the peer takes needs no memory.
+    /// for queued bytes to be taken, which makes room and releases memory.
     pub(crate) fn put(&self, part: Part, deadline: Option<Instant>) -> Result<bool, Refused> {
         let mut queued = self.queued.lock();
         let mut is_last_try = deadline.is_none();
@@ -319,7 +319,7 @@ impl SendQueue {
         matches!(queued.state, State::Open) && queued.notify()
     }
 
-    /// Ends the bytes behind those that are queued. Returns whether the loop must be notified. Only
+    /// Ends the bytes after those that are queued. Returns whether the loop must be notified. Only
     /// the first end counts, except that a failure replaces an end that was not taken yet.
     pub(crate) fn end(&self, end: End) -> bool {
         let mut queued = self.queued.lock();
@@ -381,8 +381,8 @@ impl SendQueue {
     }
 
     /// Sets how many bytes a protocol keeps in a queue of its own after a call. Called by the
-    /// owner. They are charged from when the socket does not take everything, whether they fit into
-    /// the memory budget or not.
+    /// owner. As soon as the socket does not take everything, they are charged, whether they fit
+    /// into the memory budget or not.
     pub(crate) fn keep_elsewhere(&self, bytes: usize) {
         self.queued.lock().elsewhere = bytes;
     }
@@ -425,8 +425,8 @@ impl SendQueue {
         must_close
     }
 
-    /// Appends up to `bytes_max` bytes to the output, after `begin` has got their number. `begin`
-    /// is not called for none.
+    /// Calls `begin` with the number of bytes that follow, up to `bytes_max`, and appends these
+    /// bytes to the output. Does not call `begin` if there are none.
     pub(crate) fn take_framed(
         &self,
         bytes_max: usize,

@@ -171,9 +171,9 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Returns whether this address belongs to a proxy that the service trusts to name its clients.
-    /// A proxy carries the connections of many clients, so its own are not counted for a client:
-    /// see [`connections_per_client_max`](crate::ServerConfig::connections_per_client_max). It must
-    /// not block. `false` by default.
+    /// A proxy carries the connections of many clients, so its connections are not counted for a
+    /// client: see [`connections_per_client_max`](crate::ServerConfig::connections_per_client_max).
+    /// It must not block. `false` by default.
     ///
     /// ```
     /// use filoplume_runtime::{Request, Response, Service};
@@ -253,9 +253,9 @@ pub trait Service: Send + Sync + 'static {
     /// [`completed`](Self::completed) for the exchanges that it measures. Called once, when the
     /// server starts. `false` by default: then nothing is measured for them.
     ///
-    /// Measured are all requests that ran on the pool, waited for a thread, were refused for lack
-    /// of one, arrived in several pieces, or lost their event loop, and those whose
-    /// [plan](Plan::timed) asks for it. Of the others about one in sixteen is selected:
+    /// The engine measures all requests that ran on the pool, waited for a thread, were refused for
+    /// lack of one, arrived in several pieces, or lost their event loop, and those whose
+    /// [plan](Plan::timed) asks for it. Of the others it selects about one in sixteen:
     /// [`Exchange::stands_for`] says how many requests it stands for. Requests that the program
     /// [pulls](crate::Incoming) are not measured.
     fn measures(&self) -> bool {

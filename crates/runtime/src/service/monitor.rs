@@ -1,4 +1,4 @@
-//! The way from a service to what its server tells of itself.
+//! The access of a service to the metrics and the running calls of its server.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use crate::execution::stuck::running::RunningCall;
 use crate::metrics::Metrics;
 
-/// What a running server tells of itself.
+/// What a monitor reads from a running server.
 pub(crate) trait ServerState: Send + Sync {
     fn metrics(&self) -> Metrics;
 
@@ -15,8 +15,8 @@ pub(crate) trait ServerState: Send + Sync {
 
 /// The metrics of a running server and the calls that run, for its
 /// [service](crate::Service::started). It is for frameworks; a program that has the server asks
-/// [`Server::metrics`](crate::Server::metrics). Clones read the same server. It keeps nothing
-/// running.
+/// [`Server::metrics`](crate::Server::metrics). Clones read the same server. A monitor does not
+/// keep its server running.
 ///
 /// ```
 /// use filoplume_runtime::{Monitor, Request, Response, Server, Service};
@@ -62,7 +62,8 @@ impl Monitor {
 
     /// Returns the calls of handlers that run at this moment, with what each waits for; `None` if
     /// the server has ended. They are ordered by how long they have been running, the longest
-    /// first, and then those that are [detached](RunningCall::is_detached). There are at most 64.
+    /// first. Those that are [detached](RunningCall::is_detached) come after all others. There are
+    /// at most 64.
     ///
     /// Bodies that are produced by a reader or closure count as calls of their route. Not listed
     /// are:

@@ -56,7 +56,7 @@ struct Rare {
     permits: Option<Permits>,
     /// Set when the client has gone, if the plan asks for it.
     cancel: Option<Arc<Latch>>,
-    /// The way of interim responses, if the plan asks for it.
+    /// The writer of interim responses, if the plan asks for them.
     interim: Option<Arc<InterimWriter>>,
     /// Whether the plan asks for a measurement.
     is_timed: bool,
@@ -66,7 +66,7 @@ struct Rare {
     stream: Option<Arc<StreamReturn>>,
     /// How long it waited for a thread or a permit.
     queued: Duration,
-    /// Whose memory the handling takes, if the plan asks for it.
+    /// The account to charge for memory that the handling takes, if the plan asks for it.
     account: Option<Arc<Account>>,
     extensions: Extensions,
 }
@@ -388,7 +388,8 @@ impl Request {
     }
 
     /// Returns a handle that tells whether the client has gone. The request's
-    /// [plan](crate::Plan::cancellable) must have asked for it. Otherwise the handle never tells.
+    /// [plan](crate::Plan::cancellable) must have asked for it. Otherwise the handle never reports
+    /// that.
     ///
     /// ```
     /// use filoplume_runtime::{Plan, Request, Response, Service};

@@ -90,7 +90,7 @@ pub enum ResponseBody {
 }
 
 impl ResponseBody {
-    /// Returns whether all of the body is there.
+    /// Returns whether all of the body is in memory.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         matches!(self, Self::Empty | Self::Bytes(_))
@@ -210,11 +210,11 @@ impl Response {
         self
     }
 
-    /// Says that the body's reader keeps this much memory until it has been sent, beyond what was
-    /// said before: a document that it reads from, its buffers, an encoder. While the client does
-    /// not take the response, these bytes count in
-    /// [`memory_max`](crate::ServerConfig::memory_max). Without it, only the bytes count that were
-    /// read from the reader and not sent. Other bodies are counted without help.
+    /// Says that the body's reader keeps this much memory until the body is sent, in addition to
+    /// earlier calls: a document that it reads from, its buffers, an encoder. While the client does
+    /// not take the response, these bytes count in [`memory_max`](crate::ServerConfig::memory_max).
+    /// Without this call, only the bytes count that were read and not sent. Other bodies are
+    /// counted without it.
     ///
     /// ```
     /// use filoplume_runtime::Response;
@@ -349,7 +349,7 @@ impl Response {
         self
     }
 
-    /// Sets the body. There is usually no earlier one, and then to drop it would cost a call that
+    /// Sets the body. The earlier one is usually empty, and dropping it would cost a call that only
     /// finds that out.
     #[inline(always)]
     #[allow(clippy::mem_forget, reason = "an empty body has nothing to drop")]
@@ -388,7 +388,7 @@ impl Response {
             && self.upgrade.as_deref().is_some_and(|upgrade| matches!(upgrade, Upgrade::Thread(_)))
     }
 
-    /// Replaces the code that needs a thread. `None` takes it away.
+    /// Replaces the code that needs a thread. If `reserve` returns `None`, the code is removed.
     pub(crate) fn reserve_thread(
         &mut self,
         reserve: impl FnOnce(OnThread) -> Option<ReservedThread>,

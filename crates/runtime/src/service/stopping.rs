@@ -8,13 +8,13 @@ use crate::clock::TIMEOUT_MAX;
 use crate::service::cancel::CallbackGuard;
 use crate::service::latch::{Latch, Set};
 
-/// Tells handlers, background threads and streams that the server has begun to stop. Clones tell
-/// the same.
+/// Tells handlers, background threads and streams that the server has begun to stop. Clones are
+/// handles to the same token.
 ///
-/// [`Server::stopping`](crate::Server::stopping) returns that of a server. Whoever serves clients
-/// for long, such as a stream of events, should end soon after that:
-/// [`drain_timeout`](crate::ServerConfig::drain_timeout) is how long the server waits, and it waits
-/// for [`lame_duck`](crate::ServerConfig::lame_duck) before.
+/// [`Server::stopping`](crate::Server::stopping) returns the token of a server. Code that serves
+/// clients for long, such as a stream of events, should end soon after that:
+/// [`drain_timeout`](crate::ServerConfig::drain_timeout) is how long the server waits, after it has
+/// waited for [`lame_duck`](crate::ServerConfig::lame_duck).
 ///
 /// ```
 /// use filoplume_runtime::{Request, Server};
@@ -75,7 +75,7 @@ impl Stopping {
     }
 
     /// Tells everybody that it is time to stop. It is for a service that ends without a server, as
-    /// in a test: [`ShutdownHandle`](crate::ShutdownHandle) stops a server, which tells this by
+    /// in a test: [`ShutdownHandle`](crate::ShutdownHandle) stops a server, which does this by
     /// itself. Callbacks run on this thread.
     ///
     /// ```

@@ -24,7 +24,7 @@ use crate::transport::Transport;
 ///
 /// Reading may wait for the peer, up to the content's deadline. A read returns `TimedOut` if the
 /// peer was too slow, `UnexpectedEof` if it closed early, and `InvalidData` if the content is
-/// malformed. After each of these errors the connection closes behind the response.
+/// malformed. After each of these errors the connection closes after the response.
 ///
 /// ```
 /// use filoplume_runtime::{Request, Response};

@@ -11,7 +11,7 @@ use crate::buffers::Content;
 pub(super) struct ContentReader {
     /// Bytes that were read and put back.
     pub(super) prefix: Content,
-    /// The lock is never used: it makes a reader `Sync` that is only `Send`.
+    /// The lock is never taken. It makes a reader that is only `Send` also `Sync`.
     reader: Mutex<Box<dyn Read + Send>>,
     /// How many bytes may still be read.
     pub(super) bytes_left: u64,

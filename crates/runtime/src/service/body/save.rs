@@ -15,8 +15,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Both ends of a pipe.
 const PIPE_DESCRIPTORS: usize = 2;
 
-/// The shortest rest of a content for which the system is asked to move it. Less is read and
-/// written with as few calls as a pipe takes to make.
+/// The shortest rest of a content for which the system is asked to move it. A shorter rest is read
+/// and written with as few calls as it takes to make a pipe.
 const SPLICE_BYTES_MIN: u64 = 256 * 1024;
 
 /// After a move of less than this, the thread pauses, so that the next one moves more. Otherwise it

@@ -45,14 +45,15 @@ pub(crate) struct ContentStream {
     /// The share of the prefix in the memory budget.
     prefix_charge: Charge,
     open: OpenStream,
-    /// The turn of the handler's thread on the processors, from its first read on. What a handler
-    /// makes of a content may cost any time, and nothing bounds how many contents arrive at once:
-    /// their threads wait for their peers, which costs nobody anything, until all of them compute.
+    /// The turn of the handler's thread on the processors, from its first read on. A handler may
+    /// compute on a content for any time, and nothing bounds how many contents arrive at once.
+    /// Their threads delay nobody while they wait for their peers, but would if all of them
+    /// computed.
     turn: Option<Turn>,
     /// Bytes that were read and not yet decoded.
     unread: Vec<u8>,
     decoder: Option<ContentDecoder>,
-    /// How many bytes may still be read, beside the decoder's own limit.
+    /// How many bytes may still be read. The decoder has a limit of its own.
     pub(super) bytes_left: u64,
     pace: Pace,
     /// When the last wait for the peer ended. The time from then to the next read is the handler's.
@@ -68,7 +69,7 @@ pub(crate) struct ContentStream {
 #[derive(Default)]
 pub(crate) struct StreamReturn {
     left: Mutex<Option<StreamLeft>>,
-    /// Once the response has begun, the peer would take an interim response for its content.
+    /// Once the response has begun, the peer would take an interim response for a part of it.
     response_begun: AtomicBool,
     /// Each returns whether the request holds something that others wait for.
     holds_scarce: Mutex<Vec<Arc<dyn Fn() -> bool + Send + Sync>>>,
@@ -113,7 +114,7 @@ impl StreamReturn {
     }
 
     fn is_pressed(&self) -> bool {
-        // Called without the lock, because they are code of the program.
+        // The closures are called without the lock, because they are code of the program.
         let holds_scarce = self.holds_scarce.lock().clone();
         holds_scarce.iter().any(|is_scarce| is_scarce())
     }
@@ -170,8 +171,8 @@ impl ContentStream {
         taken.saturating_sub(self.prefix_charge.bytes())
     }
 
-    /// Gives the stream its own handle of the connection. Requests that wait for a thread have
-    /// none, so they cost one descriptor each.
+    /// Gives the stream its own handle of the connection. Requests that wait for a thread have no
+    /// such handle, so they cost one descriptor each.
     pub(crate) fn open(&mut self, transport: Transport, held: HeldDescriptor) {
         self.transport = Some(transport);
         self.held = Some(held);
@@ -217,14 +218,14 @@ impl ContentStream {
         }
     }
 
-    /// Reads directly for the handler: a content with a length has no framing within it. `left` is
-    /// how much of it is missing.
+    /// Reads directly into the handler's buffer: a content with a length has no framing within it.
+    /// `left` is how much of it is missing.
     fn read_plain(&mut self, buffer: &mut [u8], left: u64) -> io::Result<usize> {
         let room = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
         let buffer = buffer.get_mut(..room).unwrap_or_default();
         let read = self.receive(buffer)?;
         if let Some(decoder) = &mut self.decoder {
-            // It only counts.
+            // The decoder only counts the bytes.
             let decoded = decoder.decode(buffer.get(..read).unwrap_or_default());
             debug_assert!(decoded.is_ok_and(|decoded| decoded.consumed == read));
         }
@@ -298,7 +299,7 @@ impl ContentStream {
         received
     }
 
-    /// Goes on with what has arrived already.
+    /// Makes sure that the thread has a turn to handle what has already arrived.
     fn go_on(&mut self) {
         match &mut self.turn {
             Some(turn) => turn.pass_on(),
@@ -359,7 +360,7 @@ impl ContentStream {
     }
 
     /// Sends `100 Continue`. A message that is partly sent is finished as long as there is time: a
-    /// response behind half of it would be malformed.
+    /// response after half of the message would be malformed.
     fn send_continue(&mut self) -> io::Result<()> {
         let mut left = CONTINUE;
         while !left.is_empty() {

@@ -60,7 +60,7 @@ impl Shared {
         }
     }
 
-    /// Takes until the end, as the guest of a connection does: it waits only for notifications.
+    /// Takes until the end, as the protocol of a connection does: it waits only for notifications.
     fn take_all(&self) -> (Vec<u8>, End) {
         let mut received = Vec::new();
         loop {

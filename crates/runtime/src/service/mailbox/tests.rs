@@ -93,7 +93,7 @@ fn bytes_behind_an_end_are_refused_with_its_reason() {
     assert_eq!((queue.check(), queue.is_stopping()), (Ok(()), true));
 }
 
-/// What a part takes beside its bytes.
+/// What a part takes in addition to its bytes.
 const PLACE: usize = size_of::<Part>();
 
 #[test]
@@ -147,7 +147,8 @@ fn bytes_beyond_the_budget_are_refused_until_the_peer_reads() {
     assert_eq!(memory.used(), PLACE + 10, "what was refused is not counted");
     let deadline = Some(Instant::now());
     assert_eq!(queue.put(part("6789"), deadline), Err(Refused::OutOfMemory), "after the deadline");
-    // A sender that waits goes on when everything before is taken, even if that was not in here.
+    // A sender that waits continues when everything before is taken, even if none of that was in
+    // this queue.
     let deadline = Some(Instant::now() + std::time::Duration::from_secs(30));
     let waits = std::thread::scope(|scope| {
         let waits = scope.spawn(|| queue.put(part("6789"), deadline));

@@ -50,7 +50,8 @@ pub enum Outcome<'e> {
     Complete,
     /// A sender has failed it.
     Failed(&'e io::Error),
-    /// It has an end, and the client has gone before, or nothing of it was sent, as for `HEAD`.
+    /// The body has an end of its own, but the client has gone before that, or nothing of the body
+    /// was sent, as for `HEAD`.
     Gone,
     /// There was no thread for the code that writes it. The client got a `503` in its place.
     Refused(Refusal),
@@ -69,7 +70,7 @@ impl Watch {
         Self { bytes: 0, tell: Box::new(tell) }
     }
 
-    /// Tells another one first.
+    /// Returns a watch that tells `first` before this one.
     pub(super) fn behind(self, first: Self) -> Self {
         let (first, then) = (first.tell, self.tell);
         Self::new(move |ended| {
@@ -81,7 +82,7 @@ impl Watch {
     pub(super) fn tell(self, outcome: Outcome<'_>) {
         let Self { bytes, tell } = self;
         let tell = AssertUnwindSafe(|| tell(&Ended { bytes, outcome }));
-        // It runs where a connection ends, which must go on.
+        // The code runs while a connection ends, which a panic must not prevent.
         if catch_unwind(tell).is_err() {
             tracing::error!("the code that was told of the end of a pushed body panicked");
             note_caught_panic();

@@ -54,8 +54,8 @@ pub use sender::{SendError, Sender};
 pub use writer::StreamWriter;
 
 /// The number of bytes that may wait for a client, unless [`Pushed::capacity`] says otherwise.
-/// About as many are in the buffers of the sockets anyway, and ten thousand clients that do not
-/// read hold 640 MB with them.
+/// About as many bytes are in the buffers of the sockets anyway. With this bound, ten thousand
+/// clients that do not read hold 640 MB.
 pub const CAPACITY: usize = 64 * 1024;
 
 /// Returns a sender and the body that it fills.
@@ -134,7 +134,7 @@ pub struct Pushed {
 /// Returns the next piece of what precedes the bytes of senders.
 type Beginning = Box<dyn FnMut() -> Option<Bytes> + Send>;
 
-/// Code that fills a body. It gets what counts its thread, unless there is no server.
+/// Code that fills a body. Its argument counts its thread, and is `None` without a server.
 pub(crate) type Run = Box<dyn FnOnce(Option<OpenStream>) + Send>;
 
 /// How a pushed body is sent.
@@ -162,9 +162,9 @@ impl Pushed {
     /// converts the errors of many libraries that write into an [`io::Error`]; others need
     /// `.map_err(io::Error::other)?`.
     ///
-    /// On Linux, the code of these bodies and of upgraded connections computes by turns, as many at
-    /// a time as keep the processors busy. Code that waits for a client, or for anything else, is
-    /// in nobody's way.
+    /// On Linux, the code of these bodies and of upgraded connections computes in turns, on as many
+    /// threads at a time as keep the processors busy. Code that waits for a client, or for anything
+    /// else, delays nobody.
     ///
     /// Prefer a [`channel`] for bodies that are silent for long: they need no thread.
     ///
@@ -203,9 +203,9 @@ impl Pushed {
         self
     }
 
-    /// Says that the body has no end of its own, as a stream of events. When the server shuts down,
-    /// it completes the response, and senders get [`SendError::Stopping`]. Without this, senders
-    /// have the drain time to complete the response; they can ask [`Sender::is_stopping`].
+    /// Says that the body has no end of its own, like a stream of events. When the server shuts
+    /// down, it completes the response, and senders get [`SendError::Stopping`]. Without this,
+    /// senders have the drain time to complete the response; they can ask [`Sender::is_stopping`].
     pub fn endless(mut self) -> Self {
         self.options.is_endless = true;
         self
@@ -261,7 +261,7 @@ impl Pushed {
         let Some(mut next) = self.beginning.take() else { return Ok(None) };
         let stops = |shared: &Arc<Shared>| shared.queue().is_stopping();
         let is_over = self.options.is_endless && self.shared.as_ref().is_some_and(stops);
-        // Also where it is dropped, it is code of the program.
+        // `next` is code of the program, and so is what runs when it is dropped.
         let taken = catch_unwind(AssertUnwindSafe(move || {
             let piece = if is_over { None } else { next() };
             let piece = piece.filter(|piece| !piece.is_empty())?;
@@ -281,8 +281,8 @@ impl Pushed {
     }
 
     /// Calls `tell` when the body has ended, or when nothing of it will be sent. It is for logs,
-    /// and may run on an event loop: it must not wait. Those that were given before are called
-    /// before.
+    /// and may run on an event loop: it must not wait. Functions that were given earlier are called
+    /// first.
     ///
     /// ```
     /// use filoplume_runtime::{Request, Response, pushed};
@@ -314,7 +314,7 @@ impl Pushed {
         }
     }
 
-    /// Tells of the end. Later ends are not told.
+    /// Calls the functions of [`on_end`](Self::on_end). Later ends are ignored.
     pub(crate) fn ended(&mut self, outcome: Outcome<'_>) {
         if let Some(watch) = self.watch.take() {
             watch.tell(outcome);

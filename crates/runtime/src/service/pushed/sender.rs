@@ -53,7 +53,8 @@ pub enum SendError {
     /// decides whether to drop the bytes, to try again, or to end the response.
     Full,
     /// The client does not read what it is sent, and the memory for what all clients have not read
-    /// is used up ([`memory_max`](crate::ServerConfig::memory_max)). The same choice as for `Full`.
+    /// is used up ([`memory_max`](crate::ServerConfig::memory_max)). The caller has the same choice
+    /// as for `Full`.
     OutOfMemory,
     /// The client has gone, or gets no body, as for `HEAD`.
     Gone,
@@ -178,7 +179,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Completes the response behind what was sent. Dropping the last sender does the same.
+    /// Completes the response after what was sent. Dropping the last sender does the same.
     pub fn finish(&self) {
         self.end(End::Finished(None));
     }
@@ -258,7 +259,7 @@ impl Clone for Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // The queue's lock orders the end behind what other senders have sent before their drop.
+        // The queue's lock orders the end after what other senders have sent before their drop.
         let is_last = self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1;
         if thread::panicking() {
             self.fail("a thread panicked while it had a sender of the body");

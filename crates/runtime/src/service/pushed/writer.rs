@@ -95,8 +95,8 @@ fn send_patiently(open: &OpenStream, sender: &Sender, piece: &Bytes) -> Result<(
 impl Write for StreamWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(thread) = self.thread.as_mut().filter(|thread| thread.has_sent) {
-            // What goes on behind a piece has more to do. What writes its first one may be at its
-            // end, and would only end later.
+            // Code that writes after a piece has more to do. Code that has sent none may be about
+            // to end, and passing its turn on would only delay that.
             thread.has_sent = false;
             thread.turn.pass_on();
         }

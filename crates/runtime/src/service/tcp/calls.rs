@@ -1,9 +1,9 @@
-//! The requests that a protocol has an HTTP service answer, several at once.
+//! The requests of a protocol that an HTTP service answers, several at once.
 //!
-//! The connection stays with its loop. Whoever has an answer puts it into the queue here and wakes
-//! the connection, as if its socket were ready. The owner of the connection looks into the queue
-//! before the connection waits, and a wake-up of a connection that is not waiting is remembered by
-//! its loop: so no answer is left behind.
+//! The connection stays with its loop. A thread that has an answer puts it into the queue here and
+//! wakes the connection, as if its socket were ready. The owner of the connection looks into the
+//! queue before the connection waits, and a wake-up of a connection that is not waiting is
+//! remembered by its loop: so no answer is left behind.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -87,7 +87,7 @@ pub(crate) struct Asked {
 /// Whether a protocol wants input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Also the input that it has seen already.
+    /// It wants input, including the input that it has already seen.
     Resumed,
     Paused,
 }
@@ -173,8 +173,8 @@ impl Io<'_> {
     /// Stops reading: there is no call of [`data`](super::Protocol::data) or
     /// [`end`](super::Protocol::end) until a later call asks to [`resume`](Self::resume). The peer
     /// has to wait as soon as the system's buffers are full, so this slows down a peer that sends
-    /// more than others take. The other methods are called as usual. Nobody notices meanwhile that
-    /// the peer has gone, so set a [timeout](Self::set_timeout).
+    /// more than others take. The other methods are called as usual. The server does not notice
+    /// meanwhile that the peer has gone, so set a [timeout](Self::set_timeout).
     ///
     /// ```
     /// use filoplume_runtime::tcp::{Io, Protocol};
@@ -200,11 +200,11 @@ impl Io<'_> {
     }
 
     /// Sets how many bytes of an incomplete message the protocol keeps in buffers of its own. They
-    /// are charged to the server's memory budget
-    /// ([`memory_max`](crate::ServerConfig::memory_max)), as input that is left unused is anyway.
-    /// While memory is short, a peer that does not continue its message causes a call of
-    /// [`memory_pressure`](super::Protocol::memory_pressure). Returns whether there is memory for
-    /// them. If there is none, the protocol frees them and closes the connection.
+    /// are charged to the server's memory budget ([`memory_max`](crate::ServerConfig::memory_max)),
+    /// like input that is left unused. While memory is short, a peer that does not continue its
+    /// message causes a call of [`memory_pressure`](super::Protocol::memory_pressure). Returns
+    /// whether there is memory for them. If there is none, the protocol frees them and closes the
+    /// connection.
     ///
     /// ```
     /// use filoplume_runtime::tcp::{Io, Protocol};
@@ -244,7 +244,7 @@ impl Io<'_> {
 
     /// Sets how many bytes a protocol with a queue of its own keeps there at the end of this call,
     /// and sends in a later one. They are charged to the server's memory budget while the socket
-    /// does not take what this call sends. Others that add to that queue meanwhile tell
+    /// does not take what this call sends. Threads that add to that queue meanwhile call
     /// [`Sender::set_queued`](super::Sender::set_queued). Does nothing if the connection has no
     /// [`sender`](Self::sender).
     pub fn set_kept(&mut self, bytes: usize) {
@@ -255,13 +255,14 @@ impl Io<'_> {
 
     /// Makes an HTTP service answer a request, as the engine does for a connection of its own: the
     /// handler runs on the loop or on a thread of the pool, waits for a thread and for permits, and
-    /// is refused if the server is overloaded. The connection goes on meanwhile, so a protocol may
-    /// have several calls at once, as many as it allows its peer. Each is answered once by
+    /// is refused if the server is overloaded. The connection continues meanwhile, so a protocol
+    /// may have several calls at once, as many as it allows its peer. Each is answered once by
     /// [`Protocol::answered`], with this number.
     ///
     /// This is for protocols that carry HTTP in frames of their own, such as HTTP/2, FastCGI or a
-    /// tunnel. The [version](Request::version) of such a request is that of HTTP/1.1. A handler
-    /// that asks whether its client has gone is told only what the protocol tells it otherwise.
+    /// tunnel. The [version](Request::version) of such a request is that of HTTP/1.1. The engine
+    /// does not tell the handler whether its client has gone: the protocol has to do that by other
+    /// means.
     ///
     /// While a call is open, a peer may be silent, unless a [timeout](Self::set_timeout) is set.
     ///

@@ -175,8 +175,8 @@ pub trait Protocol: Send + 'static {
         io.close();
     }
 
-    /// Called when another thread has called [`Sender::notify`]. Calls that come faster than this
-    /// one are combined.
+    /// Called when another thread has called [`Sender::notify`]. Notifications that come faster
+    /// than these calls are combined.
     fn notified(&mut self, io: &mut Io<'_>) {
         let _ = io;
     }
@@ -190,9 +190,9 @@ pub trait Protocol: Send + 'static {
     }
 
     /// Called when the answer to an [`Io::call`] has arrived, with the number of the call. Answers
-    /// come in the order in which the handlers return. A handler that panicked, or whose response
-    /// is an upgrade or [pushed](crate::pushed), is a `500`, and a request that found the server
-    /// overloaded a `503`.
+    /// come in the order in which the handlers return. The answer is a `500` if the handler
+    /// panicked, or if its response is an upgrade or [pushed](crate::pushed). It is a `503` if the
+    /// server was overloaded.
     fn answered(&mut self, number: u64, response: Response, io: &mut Io<'_>) {
         let _ = (number, response, io);
     }

@@ -65,7 +65,8 @@ pub enum SendError {
     /// the connection.
     Full,
     /// The peer does not read what it is sent, and the memory for what all peers have not read is
-    /// used up ([`memory_max`](crate::ServerConfig::memory_max)). The same choice as for `Full`.
+    /// used up ([`memory_max`](crate::ServerConfig::memory_max)). The caller has the same choice as
+    /// for `Full`.
     OutOfMemory,
     /// The connection is closed or closing.
     Closed,
