@@ -1,8 +1,8 @@
 //! The socket of a connection: TCP or Unix. It is non-blocking under a poller and blocking on a
 //! lease.
 //!
-//! A TLS [`session`] lies above the socket. Reads and writes pass through it, and so do the ends:
-//! [`has_more`](Transport::has_more), [`settle`](Transport::settle),
+//! A TLS [`session`] lies above the socket. Reads, writes and the end of the connection pass
+//! through it: [`has_more`](Transport::has_more), [`settle`](Transport::settle),
 //! [`farewell`](Transport::farewell) and [`abandon`](Transport::abandon) exist for its sake. Its
 //! handshake is the connection's first guest, `protocol/handshake`. A write that returns an error
 //! has sent nothing and is retried with the same bytes.
@@ -58,8 +58,8 @@ pub(crate) struct Transport {
     socket: Socket,
     #[cfg(feature = "tls")]
     session: Option<session::Session>,
-    /// Whether dropping the socket resets the connection, so that the peer does not take its end
-    /// for the end of a content.
+    /// Whether dropping the socket resets the connection, so that the peer does not take the end of
+    /// the connection for the end of a content.
     resets: bool,
     #[cfg(all(test, target_os = "linux"))]
     faults: Option<Box<Faulty>>,
@@ -208,7 +208,7 @@ impl Transport {
         each!(&self.socket, socket => socket.shutdown(direction))
     }
 
-    /// Returns whether a read may return data of which the poller does not report, because it was
+    /// Returns whether a read may return data that the poller does not report, because it was
     /// received together with earlier data. A plain socket buffers nothing.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
@@ -230,8 +230,8 @@ impl Transport {
         0
     }
 
-    /// Sends the transport's own data before the connection waits. Returns whether the socket did
-    /// not take all of it. A plain socket has none.
+    /// Sends the transport's own data before the connection waits. Returns whether some of it is
+    /// left, because the socket did not take it. A plain socket has no such data.
     #[inline]
     pub(crate) fn settle(&mut self) -> io::Result<bool> {
         #[cfg(feature = "tls")]

@@ -15,8 +15,8 @@ impl Transport {
         self.has_more() || self.peek().is_ok_and(|peeked| peeked > 0)
     }
 
-    /// Returns whether the peer has ended its direction, or the connection has failed. Does not
-    /// look behind bytes that are not yet read.
+    /// Returns whether the peer has ended its direction, or the connection has failed. An end
+    /// behind bytes that are not yet read is not seen.
     #[cfg(feature = "tls")]
     pub(crate) fn has_ended(&self) -> bool {
         match self.peek() {
@@ -25,8 +25,8 @@ impl Transport {
         }
     }
 
-    /// Returns why the connection has failed, if it has, though unread bytes may come first. The
-    /// system tells it once.
+    /// Returns why the connection has failed, if it has, even if there are unread bytes. The system
+    /// reports the error once.
     pub(crate) fn failure(&self) -> Option<io::Error> {
         each!(&self.socket, socket => SockRef::from(socket).take_error()).ok().flatten()
     }

@@ -26,12 +26,12 @@ pub enum Peer {
 
 impl Peer {
     /// Returns whether the peer is on this machine or in a private network. No packet with such a
-    /// source comes from the open internet, so a peer of which this holds is a proxy, or belongs to
-    /// those who run the server.
+    /// source comes from the open internet, so such a peer is a proxy, or belongs to those who run
+    /// the server.
     ///
-    /// Private are the addresses of this machine, those of RFC 1918, the unique local ones of
+    /// The private addresses are those of this machine, those of RFC 1918, the unique local ones of
     /// RFC 4193, link-local ones, and those between a carrier or cloud and its customers
-    /// (RFC 6598). So is a Unix socket.
+    /// (RFC 6598). A Unix socket is private too.
     ///
     /// ```
     /// use filoplume_runtime::Peer;

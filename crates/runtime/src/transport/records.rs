@@ -13,11 +13,11 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, WriteTraff
 pub(super) const RECORD_BYTES: usize = 16 * 1024;
 
 /// Maximum number of bytes that a record adds to its plaintext: header, nonce, padding and tag. TLS
-/// 1.2 allows 2048 beside the header (RFC 5246, section 6.2.3).
+/// 1.2 allows 2048 in addition to the header (RFC 5246, section 6.2.3).
 pub(super) const RECORD_OVERHEAD: usize = 2048 + 5;
 
-/// Maximum number of records that are sealed for one write. Fewer system calls than records, and
-/// the bytes stay in the processor's cache.
+/// Maximum number of records that are sealed for one write. There are fewer system calls than
+/// records, and the bytes stay in the processor's cache.
 pub(super) const RECORDS_PER_WRITE: usize = 4;
 
 /// Maximum number of bytes that the session may send on its own before the peer takes some: alerts
@@ -28,8 +28,9 @@ const REPLIES_MAX: usize = 16 * 1024;
 /// single records.
 const EMPTY_READS_MAX: u32 = 64;
 
-/// Maximum number of bytes of records that belong to one incomplete handshake message. What clients
-/// send behind the handshake is shorter, and a message in tiny records holds many times its length.
+/// Maximum number of bytes of records that belong to one incomplete handshake message. The messages
+/// that clients send after the handshake are shorter, and a message in tiny records takes many
+/// times its length.
 const HELD_BYTES_MAX: usize = 32 * 1024;
 
 /// The alert for a message that cannot be read, for which rustls sends none (RFC 8446, section 6).
@@ -115,9 +116,9 @@ impl Records {
         }
     }
 
-    /// Goes on with the handshake. `input` has everything that was received and not used up.
-    /// Returns how much of it is used up now. Appends what the peer must be sent to `output`, even
-    /// if it fails.
+    /// Continues the handshake. `input` has everything that was received and not used up. Returns
+    /// how much of it is used up now. Appends what the peer must be sent to `output`, even if it
+    /// fails.
     pub(crate) fn shake_hands(
         &mut self,
         input: &mut [u8],
@@ -139,7 +140,7 @@ impl Records {
         self.connection.is_handshaking()
     }
 
-    /// Returns how many bytes of the input are known already, although they are not used up.
+    /// Returns how many bytes of the input rustls has already seen, although they are not used up.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -160,7 +161,7 @@ impl Records {
         !self.content.is_empty() || self.has_ended
     }
 
-    /// Returns whether the peer has said that it sends nothing more.
+    /// Returns whether the peer has sent `close_notify`, so that nothing more follows.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -236,8 +237,8 @@ impl Records {
     }
 
     /// Seals the session's own records and up to [`RECORDS_PER_WRITE`] records of content into
-    /// `out`. If they are the last ones and have all the content, the message that nothing more
-    /// follows is behind them. Returns how many bytes of content they have.
+    /// `out`. If `is_last` is set and they have all the content, `close_notify` follows them.
+    /// Returns how many bytes of content they have.
     pub(super) fn seal(
         &mut self,
         parts: &[IoSlice<'_>],
@@ -274,7 +275,7 @@ impl Records {
         Ok(sealed)
     }
 
-    /// Seals the message that nothing more follows. Does nothing the second time.
+    /// Seals `close_notify`, which says that nothing more follows. Does nothing the second time.
     pub(super) fn seal_goodbye(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         if std::mem::replace(&mut self.has_said_goodbye, true) {
             return Ok(());
@@ -294,7 +295,7 @@ impl Records {
         out: &mut Vec<u8>,
         work: impl FnOnce(&mut WriteTraffic<'_, ServerSide>, &mut Vec<u8>) -> io::Result<()>,
     ) -> io::Result<()> {
-        // rustls continues behind the bytes that it has seen, so it must see them again.
+        // rustls continues after the bytes that it has seen, so it must see them again.
         let Self { connection, incoming, held, .. } = self;
         let mut seen = &mut incoming[..*held];
         loop {
@@ -352,8 +353,9 @@ impl Opening<'_> {
             Ok(_) if discard > 0 => {}
             Ok(_) => return Err(invalid("the session is in an unknown state")),
             Err(error) => {
-                // What the peer must still be sent ends with the alert that tells it why. rustls
-                // returns it before it looks at the bytes, which it must not do again.
+                // The records that the peer must still be sent end with the alert that tells it the
+                // reason. rustls returns them before it looks at the bytes, which it must not look
+                // at again.
                 let rest = &mut bytes[discard..];
                 while self.connection.wants_write() {
                     let Ok(ConnectionState::EncodeTlsData(mut data)) =

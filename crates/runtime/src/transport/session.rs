@@ -38,8 +38,8 @@ pub(crate) struct Own {
     info: Arc<TlsInfo>,
 }
 
-/// A session with two handles. A thread locks `receiving` or `sending` before `records`, and
-/// `records` never while it waits for the socket.
+/// A session with two handles. A thread locks `receiving` or `sending` before `records`, and never
+/// holds `records` while it waits for the socket.
 pub(crate) struct Shared {
     records: Mutex<Records>,
     receiving: Mutex<Receiving>,
@@ -50,9 +50,9 @@ pub(crate) struct Shared {
 /// The state of reads from the socket.
 #[derive(Debug, Default)]
 struct Receiving {
-    /// The last read has filled its buffer.
+    /// Whether the last read has filled its buffer.
     may_have_more: bool,
-    /// The socket has ended although the session has not.
+    /// Whether the socket has ended although the session has not.
     is_truncated: bool,
 }
 
@@ -143,7 +143,7 @@ impl Session {
                 receive(&mut receiving, &shared.records, wire, &mut room)
             }
         };
-        // What follows content is probably a response, which takes the replies along.
+        // Content is probably followed by a response, and the replies are sent with that.
         if !matches!((&result, &self), (Ok(1..), Self::Own(_))) {
             self.reply(wire);
         }
@@ -163,8 +163,8 @@ impl Session {
         }
     }
 
-    /// Announces that the next write is the last one, if it is complete: its content and the
-    /// message that nothing more follows are sent at once.
+    /// Announces that the next write is the last one. If it is complete, its content and
+    /// `close_notify` are sent at once.
     pub(super) fn end_with_next_write(&mut self) {
         if let Self::Own(own) = self {
             own.ends = true;
@@ -203,7 +203,8 @@ impl Session {
         }
     }
 
-    /// Tells the peer that nothing more is sent. Returns whether the socket did not take it all.
+    /// Sends `close_notify` to the peer. Returns whether some of the data is left, because the
+    /// socket did not take it.
     pub(super) fn say_goodbye(&mut self, wire: &impl Wire) -> bool {
         let result = match self {
             Self::Own(own) => {
@@ -231,12 +232,12 @@ impl Session {
     pub(super) fn unsent(&self) -> usize {
         match self {
             Self::Own(own) => own.sending.len(),
-            // A thread that is writing right now tells the result itself.
+            // If another thread is writing right now, that thread finds out itself what is left.
             Self::Shared(shared) => shared.sending.try_lock().map_or(0, |sending| sending.len()),
         }
     }
 
-    /// Returns whether a read may return something of which the poller does not report.
+    /// Returns whether a read may return something that the poller does not report.
     pub(super) fn has_more(&self) -> bool {
         match self {
             Self::Own(own) => own.receiving.may_have_more || own.records.has_more(),
@@ -337,7 +338,7 @@ impl Sending {
         self.records.len() - self.start
     }
 
-    /// Sends all of it. Fails if the socket does not take it.
+    /// Sends all records. Fails if the socket does not take them.
     fn push(&mut self, wire: &impl Wire) -> io::Result<()> {
         while self.start < self.records.len() {
             match wire.send(&self.records[self.start..])? {
@@ -352,8 +353,8 @@ impl Sending {
     }
 }
 
-/// Returns the error of a socket that ends without the message that nothing more follows: someone
-/// may have cut the connection (RFC 8446, section 6.1).
+/// Returns the error of a socket that ends without `close_notify`: someone may have cut the
+/// connection (RFC 8446, section 6.1).
 fn truncated() -> io::Error {
     io::Error::new(
         io::ErrorKind::UnexpectedEof,

@@ -1,7 +1,7 @@
 //! Bytes that the system moves from a socket into a file by itself.
 //!
 //! They go through a pipe, which holds them as the pages in which they arrived. So they are copied
-//! once, into the pages of the file, and not into the program's memory before.
+//! once, into the pages of the file, and not into the program's memory first.
 
 use std::fs::File;
 use std::io;
@@ -21,8 +21,8 @@ use super::retry;
 #[cfg(all(test, target_os = "linux"))]
 use crate::faults::Call;
 
-/// What a pipe shall hold. This is the most that Linux allows ordinary users by default. With 64
-/// KiB nothing was gained over reading and writing.
+/// The requested capacity of a pipe. This is the most that Linux allows ordinary users by default.
+/// With 64 KiB nothing was gained over reading and writing.
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1024 * 1024;
 
@@ -36,7 +36,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(crate) struct Pipe {
     entry: OwnedFd,
     exit: OwnedFd,
-    /// Whether the file has not refused to be written by the system.
+    /// Whether no file has refused to be written by the system so far.
     is_of_use: bool,
 }
 
@@ -50,7 +50,7 @@ impl Pipe {
         Ok(Self { entry, exit, is_of_use: true })
     }
 
-    /// Returns whether files have taken what the system wrote so far.
+    /// Returns whether files have accepted what the system has written so far.
     pub(crate) fn is_of_use(&self) -> bool {
         self.is_of_use
     }
@@ -63,7 +63,7 @@ impl Pipe {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(moved) => left = left.saturating_sub(moved),
                 Err(Errno::INTR) => {}
-                // A file that is appended to, and file systems that cannot.
+                // The file is opened for appending, or its file system does not support this.
                 Err(error) if is_unsupported(error) => {
                     self.is_of_use = false;
                     return self.read_into(file, left);
@@ -115,7 +115,7 @@ impl Transport {
     }
 }
 
-/// There is none on this system.
+/// There are no such pipes on this system.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub(crate) enum Pipe {}
