@@ -15,8 +15,8 @@ pub(crate) const INPUT_BYTES: usize = 128 * 1024;
 pub(crate) const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// The number of unused input buffers that a thread keeps. A content that arrived in one piece is
-/// passed to the handler in the buffer it was read into, which returns here when the handler drops
-/// it.
+/// passed to the handler in the buffer it was read into. The buffer returns here when the handler
+/// drops the content.
 const SPARE_STORAGES: usize = 2;
 
 /// The minimum buffer size for a content of which little has arrived. A peer that announces much
@@ -157,7 +157,7 @@ impl Input {
     /// Loads the leftover input of a connection.
     pub(crate) fn load(&mut self, mut leftover: Content) {
         if leftover.len() > LEFTOVER_COPY_MAX {
-            // The thread's buffer is now freed in place of the content's.
+            // The thread's buffer is now released in place of the content's.
             std::mem::swap(&mut self.storage, &mut leftover.storage);
             (self.start, self.end) = (leftover.start, leftover.end);
             return;
@@ -255,8 +255,8 @@ impl Content {
         self.extend_expected(bytes, None);
     }
 
-    /// Appends bytes to a content of `expected` bytes, if its length is known. It never has room
-    /// for more, because a short content must not be charged as a long one.
+    /// Appends bytes to a content of `expected` bytes, if its length is known. The buffer never has
+    /// room for more, because a short content must not be charged as a long one.
     pub(crate) fn extend_expected(&mut self, bytes: &[u8], expected: Option<usize>) {
         self.storage.truncate(self.end);
         let (needed, room) = (self.end + bytes.len(), self.storage.capacity());

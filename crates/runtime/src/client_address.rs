@@ -65,7 +65,7 @@ mod tests {
             ("2001:db8:1:2:ffff::", "2001:db8:1:2::"),
             ("64:ff9b::192.0.2.1", "192.0.2.1"),
             ("64:ff9b::192.0.2.2", "192.0.2.2"),
-            // Only 96 bits are the prefix.
+            // All 96 bits of the prefix must match.
             ("64:ff9b:0:0:0:1:192.0.2.1", "64:ff9b::"),
             // In the local-use prefix (RFC 8215) the place of the IPv4 address is not known.
             ("64:ff9b:1::192.0.2.1", "64:ff9b:1::"),

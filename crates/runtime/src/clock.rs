@@ -32,8 +32,8 @@ impl Clock {
         }
     }
 
-    /// Lets a test move this clock. It has jumped already when a thread begins to serve: a time
-    /// without the jumps would be in the past, and deadlines would be lost.
+    /// Lets a test move this clock. A thread that begins to serve sees all earlier jumps: a time
+    /// without them would be in the past, and deadlines would be lost.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn jump_with(&mut self, jumps: Option<&std::sync::Arc<crate::faults::Jumps>>) {
         self.jumps = jumps.cloned();

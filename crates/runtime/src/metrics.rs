@@ -93,7 +93,7 @@ pub(crate) struct Counters {
     pub(crate) upgraded: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) abandoned: Counter,
-    /// Of threads that lead no loop, and of loops that have ended.
+    /// Bytes moved by threads that lead no loop, and by loops that have ended.
     pub(crate) bytes_read: Counter,
     pub(crate) bytes_written: Counter,
     #[cfg(feature = "tls")]
@@ -145,7 +145,7 @@ pub(crate) struct Gauges {
     pub(crate) spooled_bytes: u64,
     pub(crate) pushed_streams: usize,
     pub(crate) held_streams: usize,
-    /// By loops, and by handlers that read or write by themselves.
+    /// Bytes moved by loops, and by handlers that read or write by themselves.
     pub(crate) moved: Moved,
     #[cfg(feature = "tls")]
     pub(crate) certificates: CertificateState,
@@ -216,11 +216,12 @@ pub struct Metrics {
     /// or less if the system's limit of open files is lower.
     pub connections_max: u64,
     /// Connections without a running request that were closed since the start to make room for new
-    /// ones, or for descriptors that are held beside them.
+    /// ones, or for descriptors that are held in addition to theirs.
     pub connections_shed: u64,
-    /// Descriptors held now beside those of connections: for bodies that come from readers such as
-    /// files, contents that wait in files or are read as they arrive, and upgraded connections.
-    /// They count against the system's limit of open files together with the connections.
+    /// Descriptors held now in addition to those of connections: for bodies that come from readers
+    /// such as files, contents that wait in files or are read as they arrive, and upgraded
+    /// connections. They count against the system's limit of open files together with the
+    /// connections.
     pub held_descriptors: usize,
     /// The maximum of connections and held descriptors together: the system's limit of open files
     /// without a reserve for the program. `usize::MAX` where the system has no limit.
@@ -236,7 +237,8 @@ pub struct Metrics {
     /// Connections closed since the start because they did not begin with a valid PROXY header
     /// although one is [expected](crate::ServerBuilder::proxy_protocol).
     pub proxy_headers_refused: u64,
-    /// Requests answered with `503` since the start because no thread would have been free in time.
+    /// Requests answered with `503` since the start because no thread or permit would have been
+    /// free in time.
     pub overloaded: u64,
     /// Connections closed by a deadline since the start.
     pub timed_out: u64,
@@ -348,7 +350,8 @@ impl Metrics {
 }
 
 impl Counters {
-    /// Counts the bytes that a thread has moved that leads no loop, or a loop that has ended.
+    /// Counts the bytes that were moved by a thread that leads no loop, or by a loop that has
+    /// ended.
     pub(crate) fn count_moved(&self, moved: Moved) {
         for (counter, bytes) in
             [(&self.bytes_read, moved.read), (&self.bytes_written, moved.written)]

@@ -1,8 +1,8 @@
 //! Short lists that are kept in order. The standard library's sort is made for long ones, and adds
 //! about 7 kB to a program for each type that it sorts.
 
-/// Inserts an item behind all whose key is not greater, and drops the last one if there are more
-/// than `len_max`.
+/// Inserts an item after all items whose keys are not greater, and drops the last one if there are
+/// more than `len_max`.
 pub(crate) fn insert_sorted<T, K: Ord>(
     list: &mut Vec<T>,
     item: T,
