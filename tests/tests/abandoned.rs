@@ -58,9 +58,9 @@ fn a_waiting_request_whose_client_has_reset_is_dropped() {
     eventually("they wait for a thread", || server.metrics().waiting == 6);
     let mut stay = clients.split_off(4);
     clients.into_iter().for_each(reset);
-    // A client that has only closed its direction may still read.
+    // A client that has only closed its sending direction may still read the response.
     stay[0].tcp().shutdown(Shutdown::Write).unwrap();
-    // As long as a request waits until its client is looked at.
+    // Longer than the minimum wait after which the client of a request is checked.
     thread::sleep(Duration::from_millis(20));
     gate.open();
     assert_eq!(first.response().text(), "done");
@@ -73,7 +73,8 @@ fn a_waiting_request_whose_client_has_reset_is_dropped() {
     server.is_left_by_all();
 }
 
-/// The loop sees the reset with the request, if it is not too quick.
+/// The loop sees the reset together with the request, unless it reads the request before the reset
+/// arrives.
 #[test]
 fn a_request_that_arrives_with_a_reset_waits_for_no_thread() {
     let (server, mut first, gate, called) = occupied();

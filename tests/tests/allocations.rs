@@ -73,8 +73,8 @@ fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
 
 /// Asserts that requests do not allocate. A hand-over to another thread allocates, and a busy
 /// machine may cause a handful in thousands of requests. So less than one allocation in two hundred
-/// requests is tolerated. An allocation of a measurement, at one request in sixteen, would exceed
-/// that. On a very busy machine a quick handler looks like one that blocks, and each of its
+/// requests is tolerated. One request in sixteen is measured, so a measurement that allocates would
+/// exceed that. On a very busy machine a quick handler looks like one that blocks, and each of its
 /// requests is handed over. The test is repeated then.
 #[track_caller]
 fn assert_none(mut count: impl FnMut() -> (u64, u64)) {
@@ -132,7 +132,7 @@ fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
     assert_none(|| count(app().build().unwrap()));
 }
 
-/// A path without a route is looked up before the call, where nothing can move it to another
+/// A path without a route is looked up before the call, where nothing can move the work to another
 /// thread. Regression: each segment cost several allocations, so that 200 clients with long paths
 /// stalled the loops.
 #[test]
@@ -222,7 +222,7 @@ fn count_broadcasts() -> (u64, u64) {
     (allocated, (MEMBERS * BROADCASTS) as u64)
 }
 
-/// The frame is one allocation, and the messages to the loops come in blocks of 31.
+/// The frame is one allocation, and the channels to the loops allocate one block for 31 messages.
 #[test]
 fn a_broadcast_allocates_nothing_for_a_member() {
     let mut told = Vec::new();

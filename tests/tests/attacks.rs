@@ -69,7 +69,7 @@ fn idle_connections_where_few_fit() {
 
 #[test]
 fn unfinished_contents_where_few_fit() {
-    // A content that stops is slow after a second.
+    // A content that has stopped arriving counts as slow after a second.
     let attack =
         Attack::new("1,000 JSON contents, 500 fit").newcomers_may_wait(Duration::from_secs(2));
     attack.connections_max(500).is_withstood(|site| {
@@ -81,8 +81,8 @@ fn unfinished_contents_where_few_fit() {
 
 #[test]
 fn readers_that_do_not_read_where_few_fit() {
-    // A second after the socket has taken the last bytes, it is asked once more, and often takes
-    // some again. Then it is another second.
+    // A second after the socket took bytes for the last time, the server tries to write once more,
+    // and the socket often takes some again. Then another second passes.
     let attack = Attack::new("300 that ask for 4 MiB and do not read, 150 fit")
         .newcomers_may_wait(Duration::from_secs(5));
     attack.connections_max(150).is_withstood(|site| {
@@ -340,7 +340,8 @@ fn read_answer(stream: &mut impl Read) -> String {
         let Some((head, content)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.split_once("content-length: ").unwrap().1;
         if length.split("\r\n").next().unwrap().parse() == Ok(content.len()) {
-            // Only header names are converted to lower case, and cookies are not.
+            // Only this header name is converted to lower case: the value of a cookie must stay as
+            // it is.
             let text = String::from_utf8(answer).unwrap();
             return text.replace("Set-Cookie: ", "set-cookie: ");
         }

@@ -1,6 +1,6 @@
-//! Attacks on connections that live: handshakes of TLS that go no further, sockets and event
-//! streams that nobody reads, floods of pings, fragments and handshakes, and bombs. As in
-//! `attacks.rs`, good clients are served as if these were not there.
+//! Attacks on long-lived connections: TLS handshakes that stop halfway, sockets and event streams
+//! that nobody reads, floods of pings, fragments and handshakes, and bombs. As in `attacks.rs`,
+//! good clients are served as if these were not there.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -29,7 +29,7 @@ fn sockets(site: &Site, count: usize, path: &str) -> Crowd {
     crowd
 }
 
-/// The first records of a client.
+/// Returns the first TLS records of a client, its `ClientHello`.
 fn hello(site: &Site, version: &'static SupportedProtocolVersion) -> Vec<u8> {
     let config = Arc::new(site.authority().client(version));
     let name = ServerName::try_from("localhost").unwrap();
@@ -39,7 +39,7 @@ fn hello(site: &Site, version: &'static SupportedProtocolVersion) -> Vec<u8> {
     hello
 }
 
-/// A frame of a client whose mask changes nothing.
+/// Returns a WebSocket frame of a client. Its mask is zero, which leaves the content unchanged.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {
@@ -89,7 +89,7 @@ fn garbage_instead_of_handshakes() {
     });
 }
 
-/// Full handshakes as fast as one client can, without resumption.
+/// One client makes full handshakes as fast as it can, without resumption.
 #[test]
 fn handshakes_back_to_back() {
     Attack::new("handshakes back to back").newcomers_may_wait(Duration::from_secs(1)).is_withstood(
@@ -227,8 +227,8 @@ fn messages_that_never_end() {
 fn messages_that_never_end_with_a_small_budget() {
     let start = [&[0x82, 0xff][..], &(900_000_u64).to_be_bytes(), &[0; 4], &[7; 60_000]].concat();
     let attack = Attack::new("300 messages that stop, 4 MiB of memory").memory_max(4 << 20);
-    // What was read from each of them at once, while it waits for a thread. All messages together
-    // would be 18 MB.
+    // While a socket waits for a thread, the server holds what it has read from it at once. All
+    // messages together would be 18 MB.
     attack.may_leave_unread(300 * 16 * 1024).is_withstood(|site| {
         let mut crowd = sockets(site, 300, "/ws");
         crowd.send_all_within(LASTS, &start).stays_for(LASTS);

@@ -1,4 +1,4 @@
-//! Attacks on connections that live and need more than a socket: TLS, or a thread of the pool. As
+//! Attacks on long-lived connections that need more than a socket: TLS, or a thread of the pool. As
 //! in `attacks_live.rs`, good clients are served as if these were not there.
 
 #![cfg(target_os = "linux")]
@@ -18,11 +18,11 @@ const LASTS: Duration = Duration::from_millis(500);
 /// How long sockets that do not answer may stay, with some time for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What upgraded connections and written bodies may hold, half of the threads, beside what any
-/// attack may cost.
+/// The threads that upgraded connections and written bodies may cost: half of all, in addition to
+/// what any attack may cost.
 const HALF_OF_THREADS: usize = 512 / 2 + 64 + 8;
 
-/// Clients over TLS that have sent this, and read nothing.
+/// Returns clients over TLS that have sent `request` and read nothing.
 fn over_tls(site: &Site, count: usize, request: &str) -> Vec<Client> {
     let config = Arc::new(site.authority().client(&TLS13));
     let client = |index| {

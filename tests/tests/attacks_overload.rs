@@ -23,8 +23,8 @@ const THREADS: usize = 16;
 /// As many clients as one route may have threads.
 const AT_CAPACITY: usize = 15;
 
-/// How long each load lasts, and how long it is not measured at its start: the server measures the
-/// rate of the route.
+/// How long each load lasts, and how long it runs before it is measured, so that the server knows
+/// the rate of the route.
 const LOAD: Duration = Duration::from_millis(1000);
 const START: Duration = Duration::from_millis(150);
 
@@ -38,13 +38,13 @@ const REFUSED_WITHIN: Duration = Duration::from_millis(5);
 const OUTAGE: Duration = Duration::from_secs(2);
 const BRIEFLY: Duration = Duration::from_millis(700);
 
-/// A turn of a thread on the processor, which a thread in line waits for.
+/// A time slice on the processor, for which a thread that could run may have to wait.
 const TURN: Duration = Duration::from_millis(4);
 
-/// The part of the possible answers that an overload or an outage leaves at least.
+/// The minimum ratio of the responses during an overload or an outage to those without it.
 const GOODPUT_MIN: f64 = 0.95;
 
-/// How often a load is measured if the figures are not as they should be.
+/// How often a load is measured at most, if the figures are not as they should be.
 const TRIES: usize = 5;
 
 /// How long a refused client waits before its next request.
@@ -54,8 +54,8 @@ fn configs() -> [(&'static str, ServerConfig); 2] {
     [("default", ServerConfig::default()), ("strict", ServerConfig::strict())]
 }
 
-/// Maximum 99th percentile of responses that wait for no handler, beside what the machine is late
-/// by itself.
+/// Maximum 99th percentile of responses that wait for no handler, in addition to the delay that the
+/// machine itself causes.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 /// The results of a load.
@@ -63,7 +63,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 struct Outcome {
     accepted: Latencies,
     refused: Latencies,
-    /// How much later than on a quiet machine a response may have been.
+    /// How much later than on a quiet machine a response may have arrived.
     noise: Duration,
 }
 
@@ -77,8 +77,8 @@ impl Outcome {
     }
 }
 
-/// Returns a new address of this machine for each client: `strict()` counts those that share one
-/// together.
+/// Returns a new address of this machine for each client: `strict()` counts clients that share an
+/// address together.
 fn new_address() -> Ipv4Addr {
     static CLIENTS: AtomicU32 = AtomicU32::new(0);
     let [_, a, b, c] = (CLIENTS.fetch_add(1, Ordering::Relaxed) % (1 << 24)).to_be_bytes();
@@ -148,7 +148,7 @@ fn is_within(bound: Duration, latency: Duration, what: &str) -> Result<(), Strin
     if latency <= bound { Ok(()) } else { Err(format!("{what}: {latency:?} over {bound:?}")) }
 }
 
-/// Asserts that the server is as if idle.
+/// Asserts that the server is idle again in time.
 #[track_caller]
 fn is_normal_within(site: &Site, time: Duration) {
     eventually_within(time, "nothing waits, and nothing is held", || {
@@ -202,7 +202,8 @@ fn more_than_can_be_served_in_time() {
                 is_as_much(&over, &at_capacity)?;
                 let bound = PATIENCE + at_capacity.accepted.p99() * 2 + over.noise;
                 is_within(bound, over.accepted.p99(), "accepted")?;
-                // The estimate of the wait is wrong for some, which are refused in its end.
+                // The estimate of the wait is wrong for some requests, which are refused only when
+                // their time is over.
                 is_within(bound, over.refused.p99(), "refused")?;
                 let bound = REFUSED_WITHIN + over.noise;
                 is_within(bound, over.refused.median(), "half of those refused")?;

@@ -22,7 +22,7 @@ fn ask(site: &Site, count: usize, target: &str) -> Crowd {
     crowd
 }
 
-/// Calls `/slow` until the server has learned that it is quick.
+/// Calls `target` this many times, so that the server learns that it is quick.
 fn is_known_to_be_quick(site: &Site, target: &str, times: usize) {
     let requests = format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n").repeat(times);
     let before = site.metrics().requests;
@@ -69,7 +69,7 @@ fn many_routes_that_block_suddenly() {
     });
 }
 
-/// Whoever knows a route that computes, such as a login, needs no more than many connections.
+/// An attacker who knows a route that computes, such as a login, needs only many connections.
 #[test]
 fn a_route_that_computes() {
     Attack::new("300 calls that compute for 20 ms").is_withstood(|site| {

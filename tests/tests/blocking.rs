@@ -318,8 +318,8 @@ fn a_client_that_pauses_does_not_get_a_lease_each_time() {
         eventually("the lease ends", || server.metrics().leased == 0);
         assert_eq!(client.get("/sleep").status, 200);
     }
-    // Four, if each lease ended unused. On a busy machine one may last until the next request
-    // arrives, and count as used.
+    // There are four if each lease ends unused. On a busy machine a lease may last until the next
+    // request arrives, and counts as used.
     let leases = server.metrics().leases - before;
     assert!(leases <= 12, "{leases} leases for 24 requests with pauses");
 }
@@ -332,7 +332,7 @@ fn leases_do_not_starve_other_connections() {
     let server = TestServer::with(config, sleeps_or_answers);
     let address = server.address();
     let is_over = AtomicBool::new(false);
-    // A failed assertion below would never end the loop otherwise.
+    // Otherwise a failed assertion below would leave the clients running forever.
     let ends = Instant::now() + DEADLINE;
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -63,7 +63,7 @@ fn cors_spa_shows_text_that_its_page_has_sent() {
     browser.wait_for_text("hello across origins");
 }
 
-/// Shows what a socket and an event stream bring.
+/// A page that shows the messages of a socket and of an event stream.
 const LIVE_PAGE: &str = r#"<!DOCTYPE html>
 <title>live</title>
 <p>A page over TLS.</p>

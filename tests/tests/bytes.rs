@@ -22,8 +22,8 @@ fn metrics(app: &RunningApp) -> Metrics {
     app.server().metrics().unwrap()
 }
 
-/// Sends bytes and an end on a connection of its own, and reads until the end. Returns how many
-/// bytes came.
+/// Sends the request, closes the sending direction, and reads until the server closes. Returns the
+/// number of bytes received.
 fn exchange(mut stream: TcpStream, request: &[u8]) -> usize {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut reader = stream.try_clone().unwrap();
@@ -178,7 +178,7 @@ fn open_streams_are_counted_until_their_clients_leave() {
     app.shutdown();
 }
 
-/// Returns the value of a sample, once the text of the metrics is new enough to have it.
+/// Waits until the text of the metrics has all of these lines.
 fn shows(app: &RunningApp, expected: &[&str]) {
     eventually(&format!("{expected:?}"), || {
         let text = Client::connect(app.local_addr()).get("/metrics");
@@ -246,7 +246,7 @@ fn resumed_tls_sessions_are_told_apart_and_bytes_are_those_of_the_content() {
     assert_eq!(Client::connect(*plain).get("/").status, 200);
     let counted = metrics(&app);
     assert_eq!((counted.handshakes, counted.handshakes_resumed), (3, 2));
-    // The bytes of a turn are counted at its end, which the client does not see.
+    // A loop counts the bytes of a turn at its end, which the client does not see.
     eventually("all responses are counted", || metrics(&app).bytes_written >= 400_000);
     assert!(metrics(&app).bytes_written < 440_000, "{:?}", metrics(&app));
     app.shutdown();

@@ -1,4 +1,4 @@
-//! A handler that asks learns that its client has gone, wherever it runs.
+//! A cancellable handler learns that its client has gone, wherever the handler runs.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -18,12 +18,13 @@ const SOON: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 enum Runs {
     OnPool,
-    /// On the loop, which is taken from them.
+    /// On the loop, which is handed to another thread while they block.
     OnLoop,
     Learned,
 }
 
-/// Handlers of `/wait` block until they are cancelled. All others answer at once.
+/// Handlers of `/wait` block until they are cancelled, and `/sleep` sleeps. All others answer at
+/// once.
 #[derive(Clone)]
 struct Waiting {
     runs: Runs,
@@ -103,7 +104,7 @@ impl Service for Waiting {
 const ENDS: [fn(Client); 3] = [
     |client| drop(client),
     |client| reset(client),
-    // It cannot be distinguished from a close before something is sent.
+    // Until the server sends something, it cannot distinguish this from a close.
     |client| {
         client.tcp().shutdown(Shutdown::Write).unwrap();
         client.tcp().set_read_timeout(Some(DEADLINE)).unwrap();
@@ -165,7 +166,7 @@ fn a_handler_that_reads_its_content_is_told() {
     service.are_told(1);
 }
 
-/// A thread keeps a connection whose requests block, and no poller has its socket.
+/// With a lease, a thread keeps a connection whose requests block, and no poller has its socket.
 #[test]
 fn a_handler_on_a_lease_is_told() {
     let service = Waiting::new(Runs::Learned);
@@ -176,7 +177,7 @@ fn a_handler_on_a_lease_is_told() {
         for _ in 0..20 {
             client.get("/sleep");
         }
-        // The thread may have given the connection back by now: then it is tried again.
+        // The thread may have given the connection back by now. Then the test tries again.
         ask(&mut client, "/wait");
         handlers += 1;
         service.waits(handlers);
@@ -201,7 +202,7 @@ fn a_connection_continues_after_a_request_that_asked() {
     }
 }
 
-/// A handler that asks and returns soon.
+/// A handler that asks whether its client has gone, and returns soon.
 struct Asking {
     runs: Runs,
 }
@@ -315,7 +316,7 @@ fn a_handler_is_told_when_the_server_does_not_wait_for_it_any_more() {
     service.are_told(1);
 }
 
-/// A client that is gone before its handler was called is no reason not to call it.
+/// A handler is called even if its client has gone before the call.
 #[test]
 fn a_handler_that_begins_late_finds_that_its_client_has_gone() {
     struct Late {

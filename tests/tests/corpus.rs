@@ -244,8 +244,8 @@ fn check_all(
     }
 }
 
-/// Sends a case followed by the marker. An incomplete case is sent alone, and the direction is
-/// closed.
+/// Sends a case followed by the marker. An incomplete case is sent alone, and then the sending
+/// direction is closed.
 fn send_whole(case: &Case, client: &mut Client) {
     if case.events.last().is_some_and(|last| last == "waiting") {
         client.send(&case.input).finish();

@@ -41,7 +41,8 @@ fn nobody_waits(child: &Child, what: &str, mut crowd: impl FnMut()) {
         let good = GoodClient::start(child.address(), "/plaintext");
         let started = Instant::now();
         while started.elapsed() < Duration::from_millis(400) {
-            // Slow peers, and not a thread that takes a processor for itself: 20,000 a second.
+            // At most 20,000 calls per second: the peers are slow, and this thread must not occupy
+            // a processor.
             (0..20).for_each(|_| crowd());
             thread::sleep(Duration::from_millis(1));
         }
@@ -67,7 +68,8 @@ fn crowd_is_borne(what: &str, start: &str, drip: &[u8], end: &str) {
     let started = Instant::now();
     let mut next = 0;
     nobody_waits(&child, what, || {
-        // One peer after the other, at equal rates. On a busy machine its deadline may have passed.
+        // The peers take turns, so their rates are equal. On a busy machine the deadline of a peer
+        // may have passed.
         let _ = crowd[next % CROWD].try_send(drip);
         next += 1;
     });
@@ -103,8 +105,8 @@ fn a_thousand_slow_heads_delay_no_other_client() {
 
 #[test]
 fn a_thousand_slow_bodies_delay_no_other_client() {
-    // The peers have sent different parts of it, so the end is longer than the missing part. The
-    // surplus is discarded with the connection.
+    // The peers have sent different parts of the content, so the end is longer than the missing
+    // part. The surplus is discarded with the connection.
     let head =
         "POST /length HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n";
     crowd_is_borne("slow bodies", head, b"x", &"x".repeat(1000));
@@ -232,7 +234,7 @@ fn short_connections_leave_no_resources_behind() {
                             client.is_closed();
                         }
                     }
-                    // The number of ports is limited, so this sends only a few thousand
+                    // The number of ports is limited, so this opens only a few thousand
                     // connections.
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -314,7 +316,7 @@ fn twenty_thousand_headers_and_a_length_of_400_gigabytes_cost_nothing() {
     let headers: String = (0..20_000).map(|n| format!("X-{n}: y\r\n")).collect();
     for _ in 0..20 {
         let mut client = child.client();
-        // It may be refused before it is completely sent.
+        // The request may be refused before it is completely sent.
         let _ = client.try_send(format!("GET / HTTP/1.1\r\nHost: t\r\n{headers}\r\n"));
         assert_eq!(client.response().status, 431);
         let mut client = child.client();

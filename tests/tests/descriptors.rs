@@ -1,5 +1,5 @@
-//! Descriptors beside those of connections: for files that are sent, contents that handlers read,
-//! and contents that wait in files. They leave the reserve of the program alone.
+//! Descriptors in addition to those of connections: for files that are sent, contents that handlers
+//! read, and contents that wait in files. The reserve of the program stays free.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -40,7 +40,7 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // It has no blocks on the disk.
+        // The file is sparse: it has no blocks on the disk.
         File::create_new(folder.path().join("file")).unwrap().set_len(LONG).unwrap();
         Self { folder, gate: Gate::new() }
     }
@@ -109,7 +109,7 @@ fn server_of(
     Some((TestServer::of(server), alone))
 }
 
-/// Returns how many descriptors connections have, and what they hold.
+/// Returns the number of descriptors of connections, with those that they hold in addition.
 fn used(server: &TestServer) -> u64 {
     let metrics = server.metrics();
     metrics.connections + metrics.held_descriptors as u64
@@ -143,7 +143,8 @@ fn files_that_nobody_reads_leave_the_reserve_to_the_program() {
         let mut old: Vec<Client> = (0..40).map(|_| server.client()).collect();
         old.iter_mut().for_each(Client::is_alive);
         old[39].is_silent_for(IDLE);
-        // Without a bound they would have 400 descriptors. The first ones find one.
+        // Without a bound these clients would have 400 descriptors. The first 90 get one for their
+        // file.
         let clients: Vec<Client> = (0..200)
             .map(|number| {
                 let mut client = server.client();
@@ -154,10 +155,10 @@ fn files_that_nobody_reads_leave_the_reserve_to_the_program() {
                 client
             })
             .collect();
-        // The idle ones are closed for them, and then the next ones wait.
+        // Idle connections are closed to make room, and then the next clients wait.
         eventually("no more are accepted", || used(&server) >= USABLE - 1);
         eventually("idle connections are closed", || server.metrics().connections_shed >= 40);
-        // A loop counts its attempts too, for a moment.
+        // For a moment, a loop also counts a descriptor that it only tries to take.
         let max = USABLE + LENT + loops as u64;
         holds_for(IDLE, "the reserve is kept", || used(&server) <= max);
         let metrics = server.metrics();
@@ -177,10 +178,10 @@ fn idle_connections_are_closed_for_files() {
         let mut clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
         clients.iter_mut().for_each(Client::is_alive);
         clients[0].is_silent_for(IDLE);
-        // All at once, to see that a loop need not come back to its poller.
+        // All ask at once, to see that a loop need not return to its poller to close the idle ones.
         let (_, asking) = clients.split_at_mut(110);
         for client in &mut *asking {
-            // The first response is not sent yet when a connection is closed for the second.
+            // The first response is not sent yet when an idle connection is closed for the second.
             client.send(
                 "GET /unread HTTP/1.1\r\nHost: t\r\n\r\nGET /file HTTP/1.1\r\nHost: t\r\n\r\n",
             );
@@ -202,7 +203,7 @@ fn threads_wait_until_idle_connections_are_closed_for_their_files() {
         let gate = site.gate.clone();
         let config = ServerConfig::default().event_loops(loops);
         let Some((server, _alone)) = server_of(config, site) else { return };
-        // Four times as many as descriptors are lent, all of them on threads.
+        // Four times as many requests as descriptors are lent, all of them on threads.
         let mut late: Vec<Client> = (0..4 * LENT).map(|_| server.client()).collect();
         late.iter_mut().for_each(|client| ask(client, "/late"));
         gate.holds(late.len());
@@ -224,7 +225,8 @@ fn a_file_without_a_descriptor_is_a_503_and_its_connection_stays() {
     let gate = site.gate.clone();
     let config = ServerConfig::default().event_loops(1);
     let Some((server, _alone)) = server_of(config, site) else { return };
-    // Twice as many as descriptors are lent. They have requests, so they are not closed for others.
+    // Twice as many connections as descriptors are lent. They have requests, so they are not closed
+    // for others.
     let mut late: Vec<Client> = (0..2 * LENT).map(|_| server.client()).collect();
     late.iter_mut().for_each(|client| ask(client, "/late"));
     gate.holds(late.len());
@@ -247,7 +249,7 @@ fn a_file_without_a_descriptor_is_a_503_and_its_connection_stays() {
         assert!(!answer.closes());
     }
     assert_eq!(refused(&server), refused_ones.len() as u64);
-    // Without a content there is nothing to hold.
+    // A response without content holds no descriptor.
     let Some((_, client)) = refused_ones.into_iter().next() else { panic!("none is refused") };
     client.send("HEAD /file HTTP/1.1\r\nHost: t\r\n\r\n");
     assert_eq!(client.head_response().status, 200);
@@ -256,7 +258,7 @@ fn a_file_without_a_descriptor_is_a_503_and_its_connection_stays() {
 
 #[test]
 fn one_client_holds_an_eighth_of_the_descriptors() {
-    // This counts clients on this machine too.
+    // With this limit, clients on this machine are counted too.
     let config = ServerConfig::default().connections_per_client_max(1000);
     let Some((server, _alone)) = server(config) else { return };
     let mut clients: Vec<Client> = (0..OF_ONE_CLIENT).map(|_| server.client()).collect();

@@ -22,7 +22,7 @@ fn app(hub: &Hub) -> App {
 /// A client of an event stream.
 struct Reader {
     socket: TcpStream,
-    /// What has arrived and was not asked for yet.
+    /// The text that has arrived and was not returned yet.
     text: String,
 }
 
@@ -37,7 +37,7 @@ impl Reader {
         reader
     }
 
-    /// Reads until this text has arrived, and returns everything before it and with it.
+    /// Reads until this text has arrived, and returns everything up to its end.
     fn read_until(&mut self, wanted: &str) -> String {
         let mut piece = vec![0; 64 * 1024];
         loop {
@@ -148,8 +148,8 @@ fn a_crowd_that_comes_back_for_a_long_history_takes_little_memory() {
     eventually("it is among the clients", || hub.clients() > 0);
     hub.send("live");
     assert!(reader.read_until("\n\n").contains("data: live\n"));
-    // The others stand at the beginning. It is not kept any more, so their streams end, and
-    // browsers come back.
+    // The others are still at the beginning of the history, which is not kept any more. So their
+    // streams end, and browsers would connect again.
     (0..EVENTS).for_each(|number| _ = hub.send(number.to_string()));
     let seen = readers.pop().unwrap().read_until("\r\n0\r\n\r\n");
     assert!(seen.contains("data: 0000 ") && !seen.contains("data: live\n"));
@@ -157,8 +157,9 @@ fn a_crowd_that_comes_back_for_a_long_history_takes_little_memory() {
     app.shutdown();
 }
 
-/// Regression: the own event of a client pushed the first one out before the history was begun, so
-/// that each new client was disconnected as a slow one.
+/// Regression: the event that a client had caused by joining pushed the first one out of the
+/// history before the client had begun to read it, so that each new client was disconnected as a
+/// slow one.
 #[test]
 fn an_event_between_the_subscription_and_its_first_byte_disconnects_nobody() {
     let hub = Hub::new().replay(1);

@@ -16,7 +16,8 @@ use filoplume_tests::{Client, Gate, TestServer, eventually};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What a phase may differ from what happened: a tenth, or this much.
+/// The maximum difference between a measured phase and what happened: a tenth, or this time if that
+/// is more.
 const TOLERANCE: Duration = Duration::from_micros(200);
 
 /// How often a phase is measured. A virtual machine may be stopped for some milliseconds at any
@@ -109,8 +110,8 @@ impl Observed {
         self.completed.recv_timeout(DEADLINE).expect("an exchange completes")
     }
 
-    /// Requests `target` several times. Returns the median of `error_of` the exchange and of the
-    /// time that the handler took.
+    /// Requests `target` several times. Returns the median of the results of `error_of`, which is
+    /// given the timing of an exchange and the time that its handler took.
     fn median_error(
         &self,
         target: &str,
@@ -216,7 +217,7 @@ fn a_head_and_a_content_that_arrive_slowly_are_phases_of_their_own() {
         }
     };
     let Timing { head, content, .. } = exchange.timing;
-    // The first bytes may be noticed a little late.
+    // The server may notice the first bytes a little late.
     assert!(head > pause / 2, "{:?}", exchange.timing);
     assert!(content > pause && content <= at_most, "{:?}", exchange.timing);
     assert_eq!(exchange.stands_for, 1);

@@ -49,8 +49,8 @@ fn left_the_loop_of_one_client(server: &TestServer, target: &str) -> u64 {
     left() - before
 }
 
-/// There is no other demand for the loop. Only the watchdog may take it, from a call whose thread
-/// wakes up late.
+/// Asserts that the requests of a single client stay on their loop, because nothing else needs it.
+/// Only the watchdog may take the loop, from a call whose thread wakes up late.
 #[track_caller]
 fn stays_on_its_loop(server: &TestServer, target: &str) {
     let left = left_the_loop_of_one_client(server, target);
@@ -190,7 +190,7 @@ fn a_wait_in_middleware_or_in_an_extractor_is_measured() {
     }
 }
 
-/// A site whose `/changes` waits for this time while `is_waiting` is set.
+/// A site whose calls wait for this time while `is_waiting` is set.
 fn changes(is_waiting: &Arc<AtomicBool>, wait: Duration) -> TestServer {
     let is_waiting = Arc::clone(is_waiting);
     TestServer::start(move |request: Request| {

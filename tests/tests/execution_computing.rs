@@ -1,5 +1,5 @@
-//! Handlers that compute share the processors with everybody else. So only as many of them run at
-//! a time as keep the processors busy, and those that wait run in any number.
+//! Handlers that compute share the processors with everybody else. So only as many of them run at a
+//! time as keep the processors busy, while any number of handlers that wait may run.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -29,7 +29,7 @@ struct Counted {
 struct Counts {
     running: AtomicUsize,
     most: AtomicUsize,
-    /// Whether calls wait, or end, that computed before.
+    /// Whether calls have changed: those that computed before wait or end, and quick ones compute.
     is_changed: AtomicBool,
 }
 
@@ -86,8 +86,9 @@ fn compute(time: Duration) {
     while black_box(Instant::now()) < end {}
 }
 
-/// As many as the engine lets compute, those that each route may have in any case, and one for each
-/// loop, as a call of a known route may still run there.
+/// The maximum number of calls that compute at a time: those that the engine allows, those that
+/// each route may have in any case, and one for each loop, where a call of a known route may still
+/// run.
 fn computing_max() -> usize {
     let processors = thread::available_parallelism().unwrap().get();
     4 * processors + 2 + processors
@@ -106,7 +107,7 @@ fn few_handlers_compute_at_a_time_and_all_are_answered() {
     assert_eq!(counted.server.metrics().overloaded, 0);
 }
 
-/// As with a route that parses short contents, until somebody sends long ones.
+/// For example, a route that parses contents is quick until somebody sends long ones.
 #[test]
 fn a_quick_route_that_begins_to_compute_does_not_get_a_thread_for_each_request() {
     let _alone = one_at_a_time();
@@ -126,14 +127,14 @@ fn a_quick_route_that_begins_to_compute_does_not_get_a_thread_for_each_request()
     let load = Load::start(server.address(), clients, "/parses");
     load.each_reaches(2);
     load.stop();
-    // Some were caught on their loops before the route left these, and looks correct the rest.
-    // Otherwise it would be most of the clients.
+    // Some calls were caught on their loops before the route left these, and the checks of the
+    // server correct the rest. Otherwise most of the clients would compute at a time.
     let most = counts.most.load(Ordering::SeqCst);
     assert!(most <= clients / 2, "{most} of {clients} computed at a time");
 }
 
-/// The first ones are not known to compute before they have returned, which takes a minute if all
-/// of them run at the same time.
+/// If the server learned only from calls that have returned, it would not know for a minute that
+/// these compute, because all of them would run at the same time.
 #[test]
 fn handlers_that_compute_for_long_are_found_while_they_run() {
     let _alone = one_at_a_time();
@@ -158,7 +159,7 @@ fn handlers_that_compute_for_long_are_found_while_they_run() {
         })
         .collect();
     eventually("several of them run", || counts.running.load(Ordering::SeqCst) > 2);
-    // The server has seen what they do by now.
+    // By then the server has seen that they compute.
     thread::sleep(MS * 400);
     clients.extend((0..80).map(|_| {
         let mut client = server.client();
@@ -198,13 +199,13 @@ fn a_route_that_begins_to_wait_has_threads_for_all_and_one_that_computes_again_h
     load.stop();
 }
 
-/// Their threads wait for their clients at first, and nothing is known of the route. When the rest
-/// of all contents arrives, all of them go on.
+/// At first the threads of the handlers wait for their clients, and nothing is known of the route.
+/// When the rest of all contents arrives, all handlers continue.
 #[test]
 fn few_handlers_compute_at_a_time_with_contents_that_arrive_meanwhile() {
     const CONTENT: usize = 4_000_000;
     const PIECE: usize = CONTENT / 20;
-    /// More than the loops read before they call a handler, and less than this one waits for.
+    /// More than the loops read before they call a handler, and less than the handler reads first.
     const FIRST: usize = PIECE / 2;
     let _alone = one_at_a_time();
     let counts = Arc::new(Counts::default());

@@ -214,8 +214,8 @@ fn a_lock_convoy_that_waits_is_served_fairly_and_delays_no_other_route() {
 
 #[test]
 fn a_lock_convoy_that_computes_is_served_fairly() {
-    // While the calls rarely wait for each other they are computations and stay on the loops, so
-    // the plain request is served after the 64 others.
+    // As long as the calls rarely wait for each other, they count as computing and stay on the
+    // loops, so the plain request is served after the 64 others.
     a_convoy_is_served(
         |time| {
             let end = Instant::now() + time;

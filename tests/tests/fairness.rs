@@ -92,7 +92,7 @@ fn clients(server: &TestServer, from: Ipv4Addr, count: usize) -> Vec<Client> {
     (0..count).map(|_| Client::connect_from(from, server.address())).collect()
 }
 
-/// Sends a request on each of so many connections.
+/// Sends a request of the greedy client on each of `count` connections.
 fn flood(server: &TestServer, count: usize, target: &str) -> Vec<Client> {
     let mut clients = clients(server, GREEDY, count);
     clients.iter_mut().for_each(|client| ask(client, target));
@@ -104,7 +104,7 @@ fn a_client_that_hangs_in_a_route_leaves_threads_to_other_clients_of_the_route()
     let gate = Gate::new();
     let server = TestServer::with(counted(18), Routes::new(&gate));
     let mut greedy = flood(&server, 60, "/gate");
-    // Twelve of eighteen; without clients the route would have sixteen.
+    // Twelve of eighteen. If clients were not counted, the route would have sixteen.
     gate.holds(12);
     eventually("the others wait", || server.metrics().waiting == 60 - 12);
     let mut good = clients(&server, GOOD, 1);
@@ -139,7 +139,8 @@ fn a_large_ipv6_network_that_hangs_in_all_routes_leaves_threads_to_others() {
             client
         })
         .collect();
-    // Each route alone might have sixteen, and all of them together eighteen.
+    // The network has sixteen. Each route alone might have as many, and all of them together
+    // eighteen.
     gate.holds(16);
     eventually("the others wait", || server.metrics().waiting == 60 - 16);
     for source in ["192.0.2.1", "2001:db8:1::1"] {
@@ -256,7 +257,7 @@ impl Stuck {
         let is_stuck = Arc::clone(&routes.is_stuck);
         let config = ServerConfig::default()
             .threads_max(18)
-            // A response that has begun waits longer.
+            // A response that has begun may wait longer than this.
             .queue_timeout(Duration::from_millis(20))
             .drain_timeout(Duration::from_millis(300));
         let server = TestServer::with(config, routes);
@@ -286,7 +287,8 @@ fn responses_that_get_stuck_leave_threads_to_other_routes_and_are_completed() {
     for _ in 0..20 {
         assert_eq!(server.client().get("/other").status, 200);
     }
-    // Loops take them from the queue for a look after 160 ms.
+    // After 160 ms, loops take the responses from the queue to check whether their clients are
+    // still there.
     thread::sleep(Duration::from_millis(400));
     assert_eq!((server.metrics().waiting, server.metrics().overloaded), (Stuck::WAITING, 0));
     gate.open();

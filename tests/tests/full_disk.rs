@@ -42,7 +42,7 @@ fn check(child: &Child, folder: &Path) {
     };
     assert_eq!(child.client().send(put(1000)).response().status, 201);
     assert_eq!(child.client().send(form(1000)).response().status, 201);
-    // From now on the threads that uploads need are started.
+    // These two start the threads that uploads need, so that the number below does not grow.
     fails(put(LONG));
     fails(form(LONG));
     let process = child.process();
@@ -84,7 +84,7 @@ fn a_full_file_system_keeps_no_incomplete_files_and_leaks_nothing() {
 #[test]
 fn an_upload_over_the_file_size_limit_leaves_no_incomplete_file() {
     let folder = tempfile::tempdir().unwrap();
-    // The signal would end the process. If it is ignored, the write fails instead.
+    // `SIGXFSZ` would end the process. If it is ignored, the write fails instead.
     let script = "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\"";
     let folder = folder.path();
     let child =

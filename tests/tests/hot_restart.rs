@@ -19,8 +19,8 @@ use filoplume_tests::{Client, Example, Load, eventually, free_address, one_at_a_
 /// The number of restarts in a row.
 const RESTARTS: usize = 20;
 
-/// How long a head may take in either process. A restart on a busy machine may take longer: the
-/// client is then told so, as if there had been no restart.
+/// How long a head may take in either process. A restart on a busy machine may take longer. The
+/// client then gets a 408, as it would without a restart.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running process. It ends with its test.
@@ -97,7 +97,7 @@ fn restarts_under_load_are_noticed_by_no_connection() {
         assert_eq!(client.get("/").status, 200);
         idle.push(client);
     }
-    // For heads that have begun.
+    // Clients that have sent half a head when a restart begins.
     let mut half: Vec<Client> = (0..restarts).map(|_| server.client()).collect();
     for client in &mut half {
         assert_eq!(client.get("/").status, 200);
@@ -114,7 +114,8 @@ fn restarts_under_load_are_noticed_by_no_connection() {
         half.send("GET / HTTP/1.1\r\nHo");
         server.restart();
         longest = longest.max(began.elapsed());
-        // A restart that takes about as long as a head may would end these two.
+        // The server would close these two connections if the restart took about as long as a head
+        // may.
         if began.elapsed() < HEAD_TIMEOUT / 2 {
             half.send("st: t\r\n\r\n");
             for response in [half.response(), silent.get("/")] {
@@ -200,8 +201,8 @@ fn only_the_user_can_connect_to_the_control_socket_and_its_file_goes_with_the_se
     assert!(!server.control.exists());
 }
 
-/// Starts a server at both kinds of addresses that are not plain TCP. It takes over from the one
-/// before.
+/// Starts a server at a Unix socket and at an address that expects PROXY headers. It takes over
+/// from the previous server.
 fn start_in_process(folder: &Path, proxied: SocketAddr, name: &'static str) -> Bound {
     let server = Bound::builder()
         .hot_restart(folder.join("control.sock"))

@@ -104,7 +104,7 @@ fn an_idle_tls_connection_ends_in_order_and_a_new_one_is_served() {
         assert_eq!(idle.get("/").text(), "old");
         let mut unused = site.secure(&config);
         let _new = site.start("new");
-        // With `close_notify`: an end without it would be a reset here.
+        // The connection ends with `close_notify`. An end without it would be a reset here.
         idle.is_closed();
         unused.is_closed();
         old.wait();
@@ -144,7 +144,7 @@ fn a_request_over_tls_that_has_begun_is_answered_by_the_old_process() {
     old.wait();
 }
 
-/// Echoes a message, and then reads to the end of the socket.
+/// Has a message echoed, restarts the server, and then reads to the end of the socket.
 fn is_told_to_go(stream: impl Read + Write, restart: impl FnOnce()) {
     let (mut socket, response) = tungstenite::client("ws://localhost/ws", stream).unwrap();
     assert_eq!(response.status(), 101);
@@ -198,7 +198,7 @@ fn an_event_stream_is_completed_and_the_next_one_comes_from_the_new_process() {
     for client in &mut clients {
         assert_eq!(client.read_exactly(24), b"e\r\ndata: before\n\n\r\n0\r\n\r\n");
     }
-    // The plain connection waits for its next request then, and is passed on.
+    // Then the plain connection waits for its next request, and is handed over to the new process.
     let [plain, secure] = &mut clients;
     secure.is_closed();
     old.wait();
@@ -216,7 +216,8 @@ fn an_event_stream_is_completed_and_the_next_one_comes_from_the_new_process() {
     }
 }
 
-/// Whoever has connected to the old process is served by it: before the handshake, and behind it.
+/// A client that has connected to the old process is served by it, whether its handshake is
+/// complete or has not begun.
 #[test]
 fn the_first_request_over_tls_is_awaited() {
     let _alone = one_at_a_time();

@@ -355,7 +355,8 @@ fn a_streamed_content_that_finds_the_queue_full_is_skipped() {
     assert_eq!(client.response().text(), "again");
 }
 
-/// A count would refuse requests that are pulled soon, or let them wait for minutes.
+/// A limit on their number would refuse requests that are pulled soon, or let requests wait for
+/// minutes.
 #[test]
 fn requests_wait_as_long_as_the_program_pulls_them_in_time() {
     let timeout = Duration::from_millis(200);
@@ -382,7 +383,7 @@ fn requests_wait_as_long_as_the_program_pulls_them_in_time() {
     };
     assert_eq!(refused.status, 503);
     assert!(refused.header("retry-after").is_some());
-    // It pulls again, and gets requests again.
+    // The program pulls again, and gets requests again.
     let pulls = answers(server.server());
     assert_eq!(first.response().text(), "/first");
     eventually("all are pulled", || server.metrics().incoming == 0);

@@ -1,4 +1,4 @@
-//! Requests that the server refuses before they are complete: they have an access line.
+//! Requests that the server refuses before they are complete: each has a line in the access log.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -50,7 +50,7 @@ fn start(app: App) -> RunningApp {
     app.config(config).start("127.0.0.1:0").unwrap()
 }
 
-/// What is sent, and what its line says: the status, a part of the reason, and the path.
+/// What a client sends, and what the log line says: the status, a part of the reason, and the path.
 struct Row(String, u16, &'static str, Option<&'static str>);
 
 fn rows() -> [Row; 10] {
@@ -75,7 +75,7 @@ fn rows() -> [Row; 10] {
             "request did not arrive in time",
             Some("/notes/17?secret"),
         ),
-        // It was not.
+        // The head was malformed or incomplete.
         Row("GET /a?b HTTP/9.9\r\nHost: a\r\n\r\n".into(), 505, "", Some("/a?b")),
         Row("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n".into(), 400, "", Some("/a")),
         Row("GET / HTTP/1.1\r\n\r\n".into(), 400, "host", Some("/")),
@@ -125,7 +125,7 @@ fn each_kind_has_a_line_with_what_is_known_of_it() {
         };
         assert_eq!(line["route"].as_str(), route, "{line}");
     }
-    // An idle connection that ends has no line, and a request that is answered has its own only.
+    // An idle connection that ends has no line, and a request that is answered has only its own.
     let mut client = Client::connect(app.local_addr());
     client.get("/");
     assert_eq!(log.take()["path"], json!("/"));
@@ -168,7 +168,7 @@ fn the_query_is_left_out_and_a_proxy_names_the_client() {
     let forwarded = "X-Forwarded-For: 192.0.2.7\r\nContent-Length: 99999999\r\n\r\n";
     for (input, client_ip) in [
         (format!("POST /?planted HTTP/1.1\r\nHost: a\r\n{forwarded}"), Some("192.0.2.7")),
-        // Whose it is was not read, and the proxy is not the client.
+        // The field that names the client was not read, and the proxy is not the client.
         ("POST /?planted HTTP/9.9\r\nHost: a\r\n\r\n".to_owned(), None),
     ] {
         let mut client = Client::connect(app.local_addr());

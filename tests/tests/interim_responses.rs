@@ -80,7 +80,7 @@ fn http_1_0_gets_no_interim_response() {
     assert_eq!(client.send("hello").response().text(), "hello");
 }
 
-/// A service that sends hints, in the handler and too late.
+/// A service that sends hints in the handler, and lets the test send more when it is too late.
 struct Hints(mpsc::Sender<EarlyHints>);
 
 impl Service for Hints {
@@ -112,7 +112,7 @@ fn hints_are_sent_before_the_response_and_never_after_it() {
         (get("/", "1.1"), 1, "hints: true"),
         (get("/", "1.0"), 0, "hints: false"),
         (get("/none", "1.1"), 0, "hints: false"),
-        // Pipelined: the hints of the second come behind the response to the first.
+        // Pipelined: the hints for the second request come after the response to the first.
         (first + &get("/", "1.1"), 2, "hints: true"),
     ] {
         let mut client = server.client();

@@ -1,5 +1,5 @@
 //! Requests that wait count in the memory budget, and others do not. One client leaves a third of
-//! it.
+//! the budget to others.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -80,7 +80,7 @@ fn refused(server: &TestServer) -> usize {
     usize::try_from(count.map_or(0, |(_, count)| count)).unwrap()
 }
 
-/// Asserts that each of them is answered and that all memory is given back.
+/// Asserts that each client is answered and that all memory is given back.
 #[track_caller]
 fn are_answered(server: &TestServer, clients: &mut [Client]) {
     for client in clients {
@@ -148,7 +148,7 @@ fn without_memory_a_request_is_refused_instead_of_queued_and_its_connection_kept
     assert!((MEMORY / LONG / 5..=MEMORY / LONG).contains(&metrics.waiting), "{metrics:?}");
     assert!(metrics.memory_used <= MEMORY, "{metrics:?}");
     assert_eq!(metrics.overloaded, 0);
-    // One that need not wait is served.
+    // A request that need not wait is served.
     assert_eq!(server.client().get("/").status, 200);
     gate.open();
     let mut answers = [0, 0];

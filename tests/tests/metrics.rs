@@ -16,7 +16,7 @@ use filoplume_tests::{Browser, Client, DEADLINE, Gate, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The values of a text in the form of OpenMetrics, by name with labels. Checks the form.
+/// Checks that a text has the OpenMetrics format. Returns its values, by name with labels.
 fn values(text: &str) -> HashMap<String, f64> {
     let mut values = HashMap::new();
     let mut family = String::new();
@@ -101,19 +101,20 @@ fn the_process_and_the_maximum_of_threads_are_among_the_metrics() {
     let open = values["process_open_fds"];
     assert!((4.0..=values["process_max_fds"]).contains(&open), "{open}");
     let (max, all) = (values["filoplume_descriptors_max"], values["process_max_fds"]);
-    // A reserve of at most half is for the program.
+    // At most half is reserved for the program.
     assert!(max >= all / 2.0 && max < all, "{max} of {all}");
     let text = Client::connect(app.local_addr()).get("/metrics");
     assert!(text.text().contains("an unread response or half an upload"));
     assert!(values["process_resident_memory_bytes"] > 1e6);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     let age = now - values["process_start_time_seconds"];
-    // The clock of the start has a resolution of a second, and may have been set since.
+    // The start time has a resolution of a second, and the clock may have been set since then.
     assert!((-5.0..3600.0).contains(&age), "{age}");
     app.shutdown();
 }
 
-/// The first call of each thread of the pool counted for sixteen once, also those that wait long.
+/// Regression: the first call of each thread of the pool counted as sixteen calls, even if it
+/// waited for long.
 #[test]
 fn the_time_of_handlers_that_wait_is_counted_once() {
     let app = App::new()

@@ -19,11 +19,12 @@ const WORK: Duration = Duration::from_millis(10);
 /// How long each load lasts.
 const LOAD: Duration = Duration::from_millis(700);
 
-/// Maximum additional latency, compared to a load without refusals on the same machine: this, and
-/// what the machine was late by. Without optimisation, everything takes longer.
+/// Maximum additional latency, compared to a load without refusals on the same machine: this, in
+/// addition to the delay that the machine itself causes. Without optimisation, everything takes
+/// longer.
 const MORE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 20 });
 
-/// The maximum whatever else the machine does.
+/// The maximum additional latency, whatever else the machine does.
 const MORE_MAX: Duration = Duration::from_millis(250);
 
 /// Waits, as for a database.
@@ -96,7 +97,7 @@ fn load(server: &TestServer, clients: usize) -> Outcome {
 fn a_threefold_overload_does_not_delay_accepted_requests() {
     let server = server();
     let noise = Noise::start();
-    // With as many clients as places in total, all requests are accepted.
+    // With as many clients as threads, all requests are accepted.
     let within = load(&server, PLACES);
     println!("{PLACES} clients: accepted {}", within.accepted);
     assert_eq!(within.refused.count(), 0);
@@ -169,7 +170,7 @@ fn a_refusal_waits_for_no_handler() {
     assert_eq!(counted, [(Refusal::Overloaded, refused as u64)]);
 }
 
-/// Holds its only thread at a gate, and takes its time to say that it has no other.
+/// Holds its only thread at a gate, and blocks while it responds to a refused request.
 struct Slow {
     thread: Gate,
     refusal: Gate,

@@ -37,7 +37,7 @@ impl Counted {
 }
 
 /// `/query`, `/other`, `/learned`, `/inline`, `/stuck`, `/panic` and `/upload` use the permits.
-/// `/free` and `/health` do not.
+/// `/free`, `/health`, `/busy` and `/busy/too` do not.
 #[derive(Clone)]
 struct Routes {
     permits: Permits,
@@ -127,7 +127,7 @@ fn a_client_whose_queries_hang_leaves_permits_to_others() {
     routes.gate.holds(4);
     eventually("its other requests wait", || server.metrics().waiting == 16);
     assert_eq!(routes.permits.available(), 2);
-    // The line of the same route, another route, and a call on the loop.
+    // Other clients get permits in the queue of the same route, on another route, and on the loop.
     let mut stuck = from(2);
     ask(&mut stuck, "/stuck");
     routes.gate.holds(5);
@@ -145,8 +145,8 @@ fn a_client_whose_queries_hang_leaves_permits_to_others() {
     eventually("nothing waits", || server.metrics().waiting == 0);
 }
 
-/// Several requests per connection, connections that send their next request at once, on the loop
-/// and on the pool.
+/// The connections send several requests at a time, and the next ones at once. The requests run on
+/// the loop and on the pool.
 #[test]
 fn there_are_never_more_users_than_permits() {
     let routes = Routes::new(3);

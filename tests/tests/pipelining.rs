@@ -268,7 +268,7 @@ fn a_response_does_not_wait_for_a_later_request_that_is_known_to_block() {
     }
 }
 
-/// Its calls run on the pool. They are counted, and the first one waits at a gate.
+/// A service whose calls run on the pool and are counted. The first one waits at a gate.
 struct Counted {
     gate: Gate,
     calls: Arc<AtomicUsize>,
@@ -298,6 +298,6 @@ fn the_pipeline_of_a_client_that_has_gone_ends() {
     gate.open();
     server.is_left_by_all();
     let calls = calls.load(Ordering::SeqCst);
-    // The first response is written before the second call, and that fails.
+    // The first response is written before the second call, and this write fails.
     assert!(calls <= 3, "{calls} calls");
 }

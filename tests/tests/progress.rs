@@ -14,7 +14,8 @@ const SHORT: Duration = Duration::from_millis(300);
 /// How long a timeout may take on a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Far less than a test sends at once, which extends the deadline by minutes at this pace.
+/// A pace in bytes per second that is so slow that the bytes which a test sends at once would
+/// extend the deadline by minutes.
 const PACE: u64 = 1000;
 
 /// Plans contents as streams, and waits before each read.

@@ -1,5 +1,5 @@
-//! Clients behind a proxy that the app trusts. All their connections are the proxy's, and each of
-//! them leaves something to the others all the same.
+//! Clients behind a proxy that the app trusts. All their connections come from the proxy, but each
+//! client still leaves something to the others.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -71,7 +71,7 @@ fn one_client_leaves_a_third_of_the_threads_to_others() {
         eventually("a route leaves a ninth, and nobody less", || gate.waiting() == taken);
         if client == ONE {
             clients.extend(send(&app, 5, &gate_of(OTHER)));
-            // It has two thirds of the rest.
+            // The other client has two thirds of the rest.
             eventually("the other client has threads", || gate.waiting() == taken + 2);
             waiting(30 - taken + 5 - 2);
         }
@@ -140,7 +140,7 @@ fn a_connection_counts_for_the_client_of_its_current_request() {
         }
         are_answered(&mut kept);
     }
-    // Nothing is left of that: each client may take what it could before.
+    // The earlier requests are no longer counted: each client may take as much as before.
     let gate_of = |client| head("GET /gate", client) + "\r\n";
     for client in &mut kept {
         client.send(gate_of(ONE));
@@ -154,7 +154,7 @@ fn a_connection_counts_for_the_client_of_its_current_request() {
     app.shutdown();
 }
 
-/// A client cannot count for another one by a header.
+/// A client cannot use a header to be counted as another one.
 #[test]
 fn nobody_but_a_trusted_proxy_names_clients() {
     let gate = Gate::new();

@@ -55,7 +55,7 @@ fn haproxy(folder: &Path, address: SocketAddr, app: SocketAddr) -> Proxy {
 fn nginx(folder: &Path, address: SocketAddr, app: SocketAddr) -> Proxy {
     let file = folder.join("nginx.conf");
     let (map, location) = settings("nginx").split_once("\n\n").unwrap();
-    // The folders are those that nginx would create for the whole system.
+    // Without these settings, nginx would create its folders for the whole system.
     let own: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {name};\n"))
         .concat();
@@ -78,12 +78,13 @@ fn app(hub: &Hub) -> App {
         })
 }
 
-/// A message comes back before the next one is sent, as a browser of the proxy's site sends it.
+/// Each message comes back before the next one is sent. The handshake is that of a browser that
+/// shows a page of the proxy's site.
 fn a_websocket_works_at(address: SocketAddr) {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
-    // The app compares it with `Host`, so the proxy must not replace that.
+    // The app compares `Origin` with `Host`, so the proxy must not replace `Host`.
     let origin = format!("http://{address}").parse().unwrap();
     request.headers_mut().insert("origin", origin);
     let (mut socket, _) = client(request, stream).unwrap();

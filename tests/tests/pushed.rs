@@ -122,7 +122,7 @@ fn what_is_pushed_before_the_response_begins_is_sent_with_it() {
     let server = TestServer::start(|_: Request| {
         let (sender, body) = pushed::channel();
         sender.send("all").unwrap();
-        // This thread would wait for itself.
+        // `send` does not wait here: this thread would wait for itself.
         let full = sender.send(vec![b'x'; pushed::CAPACITY]);
         assert_eq!(full, Err(SendError::Full));
         let mut response = Response::default();
@@ -180,7 +180,7 @@ fn a_failed_body_is_cut_short_behind_what_was_sent_and_reported_with_its_route()
             });
             assert!(panicked.join().is_err());
         }),
-        // A failure counts more than an end that was not sent yet.
+        // A failure takes precedence over an end that was not sent yet.
         ("later", |sender| {
             sender.fail("later");
             sender.finish();
@@ -204,7 +204,7 @@ fn a_client_that_leaves_is_noticed_while_nothing_is_sent() {
     let pushing = Pushing::start();
     type Leave = (&'static str, fn(Client));
     let half_closes: Leave = ("half-closes", |mut client| {
-        // The server closes the rest.
+        // The server closes the other direction.
         client.finish().read_until_end();
     });
     let leave = [("closes", drop as _), ("resets", filoplume_tests::reset as _), half_closes];
@@ -254,7 +254,7 @@ fn a_slow_client_bounds_what_waits_and_wakes_the_sender_when_it_reads() {
     });
     let mut client = read.join().unwrap();
     eventually("everything is sent", || {
-        // It times out once everything is read.
+        // This read times out once everything is read.
         let _ = client.read_some(1 << 20);
         is_done.try_recv().is_ok()
     });
@@ -292,7 +292,7 @@ fn a_silent_body_has_no_deadline_and_may_have_keep_alive_bytes() {
     for _ in 0..10 {
         assert_eq!(kept.read_exactly(chunk(":\n").len()), chunk(":\n").as_bytes());
     }
-    // Many times the timeouts have passed.
+    // Many times the length of the timeouts has passed.
     sender.send("late").unwrap();
     assert_eq!(silent.read_exactly(chunk("late").len()), chunk("late").as_bytes());
     assert_eq!(pushing.server.metrics().timed_out, 0);
@@ -309,7 +309,7 @@ fn a_request_behind_a_pushed_body_waits_for_its_end() {
     let head = client.read_head_only().unwrap();
     assert_eq!(head.header("transfer-encoding"), Some("chunked"));
     assert_eq!(client.read_exactly(chunk("first").len()), chunk("first").as_bytes());
-    // Input that arrives meanwhile stays unread, and is not taken for the end of the peer.
+    // Input that arrives meanwhile stays unread, and is not mistaken for a close by the peer.
     client.send("GET /plain HTTP/1.1\r\nHost: a\r\n\r\n");
     client.is_silent_for(Duration::from_millis(50));
     assert!(sender.is_open());

@@ -127,7 +127,8 @@ fn a_peer_that_does_not_read_and_a_full_queue_are_counted_too() {
     assert_eq!(server.metrics().overloaded, overloaded);
 }
 
-/// Routes that wait at a gate on the pool, with a streamed content or none.
+/// A route on the pool with two paths: `/gate` waits at a gate, and `/upload` has a streamed
+/// content.
 struct Gated(Gate);
 
 impl Service for Gated {
@@ -186,7 +187,7 @@ fn limited(connections: usize) -> ServerConfig {
     ServerConfig::default().connections_per_client_max(connections)
 }
 
-/// Returns whether a connection is closed without a response.
+/// Asserts that a connection is closed without a response.
 #[track_caller]
 fn is_turned_away(client: &mut Client) {
     let _ = client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");

@@ -41,7 +41,7 @@ impl Read for Reader {
     }
 }
 
-/// `/sized/<declared>/<given>/<end>` and `/unsized/<given>/<end>`.
+/// Answers `/sized/<declared>/<given>/<end>` and `/unsized/<given>/<end>` with a reader.
 fn readers(request: Request) -> Response {
     let mut parts = request.path().trim_start_matches('/').split('/').rev();
     let end = match parts.next() {
@@ -406,7 +406,8 @@ fn a_response_that_ends_the_connection_is_not_lost_to_later_requests() {
     client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
     assert_eq!(client.response().text(), "last");
     client.is_closed();
-    // The first of these writes would cause a reset, and the next ones would fail.
+    // If the server had closed its socket, the first of these writes would cause a reset, and the
+    // next ones would fail.
     for _ in 0..20 {
         client.send("GET /behind HTTP/1.1\r\nHost: t\r\n\r\n");
         assert_eq!(server.client().get("/").text(), "last");

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, Load, TestServer, ask, eventually, site};
 
-/// Routes on the pool. `/gate` waits at the gate, `/brief` for a moment, and `/late` as well unless
-/// it is stuck.
+/// Routes on the pool. `/gate` waits at the gate, and `/brief` for a moment. `/late` is like
+/// `/gate` while it is stuck, and otherwise like `/brief`.
 struct Routes {
     gate: Gate,
     is_stuck: Arc<AtomicBool>,

@@ -57,7 +57,7 @@ fn a_request_with_a_token_is_shown_exact_times_each_time() {
     app.shutdown();
 }
 
-/// A request with a wrong token is answered as one without, field by field.
+/// The response to a request with a wrong token has the same fields as that to one without a token.
 #[test]
 fn a_wrong_token_changes_nothing() {
     let app = start(App::new().get("/", || "hi"));

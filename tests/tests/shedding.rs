@@ -39,7 +39,7 @@ fn idle(count: usize, connect: impl Fn() -> Client) -> Vec<Client> {
     (0..count).map(answered).collect()
 }
 
-/// Returns how many of them the server has closed.
+/// Returns how many of these clients the server has closed.
 fn closed(clients: &[Client]) -> usize {
     let is_closed = |client: &&Client| {
         client.tcp().set_nonblocking(true).unwrap();
@@ -178,7 +178,7 @@ fn requests_in_their_handlers_and_streams_are_never_closed_for_a_new_connection(
     }
     streams.gate.holds(2);
     let (mut pushed, mut raw) = (server.client(), server.client());
-    // A client that is not counted has no share.
+    // A client that is not counted cannot exceed its share.
     open_stream(&mut pushed, STREAMS[0]);
     open_stream(&mut raw, STREAMS[1]);
     eventually("all are accepted", || server.metrics().connections == 4);
@@ -198,8 +198,8 @@ fn requests_in_their_handlers_and_streams_are_never_closed_for_a_new_connection(
 /// How many new connections come to a full server.
 const NEW: usize = 3;
 
-/// Fills a server with connections that have sent `bytes`, of which each new one closes one.
-/// Returns what those were sent that are at their end, and how many were closed.
+/// Fills a server with connections that have sent `bytes`. For each new one, the server closes one.
+/// Returns what was sent on those that have ended, and how many were closed.
 #[track_caller]
 fn slow_ones_make_room(config: ServerConfig, count: usize, bytes: &str) -> (Vec<Vec<u8>>, usize) {
     let server = TestServer::with(config, site);
@@ -211,7 +211,7 @@ fn slow_ones_make_room(config: ServerConfig, count: usize, bytes: &str) -> (Vec<
     let started = Instant::now();
     let mut new: Vec<Client> = (0..NEW).map(|_| server.client()).collect();
     for client in &mut new {
-        // Not all of it: an idle one would make room for the next.
+        // Without its content: an idle connection would make room for the next one.
         client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 500000\r\n\r\n");
     }
     eventually("all are accepted", || server.metrics().connections_shed >= NEW as u64);
@@ -248,7 +248,7 @@ fn unfinished_contents_make_room() {
 
 #[test]
 fn contents_that_nobody_wants_make_room() {
-    // They are answered when their start has arrived. The rest is skipped.
+    // Requests are answered when the start of their content has arrived. The rest is skipped.
     let head = "POST /unread HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n";
     let bytes = format!("{head}{}", "x".repeat(2000));
     let config = full(50, 2).buffered_content_bytes_max(1000);
@@ -322,7 +322,7 @@ fn silent_streams_of_the_client_with_most_connections_make_room() {
     }
 }
 
-/// Each of them has much less than a quarter of all connections.
+/// Each client has much less than a quarter of all connections.
 #[test]
 fn silent_streams_of_several_clients_keep_nobody_out() {
     let streams = Streams::default();
@@ -374,7 +374,7 @@ fn streams_that_wait_for_answers_keep_new_connections_out() {
     for client in &mut clients {
         assert_eq!(client.read_exactly(3), b"200");
     }
-    // Their client has all connections, and they wait for it now.
+    // One client has all connections, and their streams wait for it now.
     assert_eq!(new.read_exactly(3), b"200");
     assert_eq!(server.metrics().connections_shed, 1);
 }
@@ -395,7 +395,7 @@ fn silent_streams_of_clients_with_their_share_keep_new_connections_out() {
     assert_eq!(new.response().status, 200);
 }
 
-/// A content and a response that make progress are not slow, whatever waits at the door.
+/// A content and a response that make progress are not slow, even if new connections wait.
 #[test]
 fn transfers_at_a_decent_pace_are_never_closed_for_a_new_connection() {
     const PIECE: usize = 64 * 1024;

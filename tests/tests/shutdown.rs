@@ -132,7 +132,7 @@ fn a_head_that_has_begun_is_answered_although_the_server_drains() {
     server.server().wait();
 }
 
-/// A client that has connected would take the end for a failure of its request.
+/// A client that has connected would take a close for a failure of its first request.
 #[test]
 fn the_first_request_of_a_connection_is_awaited() {
     let server = TestServer::start(site);

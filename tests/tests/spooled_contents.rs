@@ -14,11 +14,11 @@ use filoplume_tests::tls::TlsServer;
 use filoplume_tests::{Client, TestServer, chunked, eventually, pattern};
 use tempfile::TempDir;
 
-/// As long as the part that is written at once.
+/// The length of the part that is written at once.
 const PART: usize = 256 * 1024;
 
-/// Answers with the content, and `/length` with its length only. `/save` saves it first, and reads
-/// it from there.
+/// Answers with the content, and `/length` with its length only. `/save` first saves the content as
+/// a file, and reads it from this file.
 struct Spooled(TempDir);
 
 impl Service for Spooled {
@@ -59,7 +59,7 @@ fn with_bytes(bytes: Vec<u8>) -> Response {
 /// Returns a folder, and a configuration for files in it.
 fn spooling() -> (TempDir, ServerConfig) {
     let folder = tempfile::tempdir().unwrap();
-    // Whatever is free on this machine.
+    // A fixed maximum, whatever is free on this machine.
     let config = ServerConfig::default().spool_folder(folder.path()).spooled_bytes_max(8 << 30);
     (folder, config)
 }
@@ -144,7 +144,7 @@ fn a_content_that_finds_no_space_is_refused_and_others_are_served() {
     let (folder, config) = spooling();
     let server = server(config.spooled_bytes_max(2 << 20));
     let content = pattern(3 << 20);
-    // The first announces its length, so that little of it is read.
+    // The first content announces its length, so that little of it is read.
     let mut client = server.client();
     client.send(head("/", content.len())).send(&content[..PART + 100]);
     let response = client.response();
@@ -174,7 +174,7 @@ fn what_has_begun_has_its_space_until_it_ends() {
     let mut begun = server.client();
     begun.send(head("/", content.len())).send(&content[..PART + 1]);
     eventually("a part is in a file", || server.metrics().spooled_bytes == PART as u64 + 1);
-    // There is room for it only without what is still to come.
+    // This content would fit only if no space were reserved for the rest of the first one.
     let mut other = server.client();
     let long = head("/", 6 << 20).replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(other.send(&long).response().status, 503, "it is refused before it is sent");
@@ -205,7 +205,8 @@ fn slow_uploads_are_ended_when_half_of_the_space_is_taken() {
                 client
             })
             .collect();
-        // Six of eight MiB are a reason. When one has ended, the other has time again.
+        // Six of eight MiB are taken, so slow uploads are ended. When one has ended, the other has
+        // time again.
         eventually("one is ended", || server.metrics().timed_out > 0);
         let was_late = |refusal: Refusal| refusal == Refusal::Late;
         eventually("with a 408", || server.metrics().refusals().any(|(why, _)| was_late(why)));
@@ -221,7 +222,8 @@ fn slow_uploads_are_ended_when_half_of_the_space_is_taken() {
 fn who_takes_much_of_the_space_must_be_faster_while_it_is_short() {
     let (folder, config) = spooling();
     let server = server(config.content_bytes_max(8 << 30));
-    // Half of the space. It has to come at 4.8 MB/s, and comes at 200 kB/s, as the other does.
+    // This content takes half of the space. It has to arrive at 4.8 MB/s, but arrives at 200 kB/s,
+    // as the other one does.
     let mut long = server.client();
     long.send(head("/", 4 << 30)).send(pattern(2 * PART));
     eventually("its space is reserved", || server.metrics().spooled_bytes > 0);
@@ -230,7 +232,7 @@ fn who_takes_much_of_the_space_must_be_faster_while_it_is_short() {
     short.send(head("/", content.len()));
     for piece in content.chunks(20_000) {
         short.send(piece);
-        // Its end may come between two pieces.
+        // The server may end the long one between two pieces.
         let _ = std::io::Write::write_all(&mut long.tcp(), piece);
         thread::sleep(Duration::from_millis(100));
     }
@@ -248,7 +250,7 @@ fn one_slow_upload_has_time_while_there_is_space() {
     let content = pattern(3 << 20);
     let mut client = server.client();
     client.send(head("/", content.len())).send(&content[..2 * PART]);
-    // Longer than a pressed one has.
+    // Longer than an upload has while space is short.
     client.is_silent_for(Duration::from_millis(1500));
     client.send(&content[2 * PART..]);
     assert!(client.response().body == content);
@@ -268,7 +270,7 @@ fn a_folder_in_memory_takes_half_of_the_budget_for_memory() {
     let mut client = server.client();
     assert_eq!(client.send(head("/", (8 << 20) + 1)).response().status, 503);
     drop(server);
-    // What the program says counts.
+    // A maximum that the program sets takes precedence.
     let server = self::server(config.spooled_bytes_max(32 << 20));
     let content = pattern((8 << 20) + 1);
     assert!(server.client().post("/", &content).body == content);
@@ -278,13 +280,13 @@ fn a_folder_in_memory_takes_half_of_the_budget_for_memory() {
 fn one_client_takes_no_more_than_its_share_of_the_space() {
     let (folder, config) = spooling();
     let config = config.spooled_bytes_max(4 << 20).buffered_content_bytes_max(300_000);
-    // This counts clients on this machine too.
+    // With this limit, clients on this machine are counted too.
     let server = server(config.connections_per_client_max(100));
     let content = pattern(900_000);
     let mut holder = server.client();
     holder.send(head("/", content.len())).send(&content[..3 * PART + 1000]);
     eventually("a part is in a file", || server.metrics().spooled_bytes > 2 * PART as u64);
-    // A quarter is 1 MiB, and little of it is left.
+    // The share of a client is a quarter, 1 MiB, and little of it is left.
     let response = server.client().post("/", content.clone());
     assert_eq!(response.status, 503);
     let because = " of its 1048576; if the disk";
@@ -428,7 +430,7 @@ fn a_form_is_read_from_its_file() {
          Content-Length: {}\r\n\r\n",
         form.len()
     ));
-    // It stops in the middle, and has no thread meanwhile.
+    // The form stops in the middle, and holds no thread meanwhile.
     client.send(&form[..2 << 20]);
     eventually("a part is in a file", || server.metrics().spooled_bytes > 0);
     assert_eq!(server.metrics().held_streams, 0);

@@ -11,7 +11,7 @@ use filoplume::{App, Health, RunningApp, Stopping};
 use filoplume_runtime::{Phase, Request, Server, ServerConfig};
 use filoplume_tests::{Client, DEADLINE, Gate, TestServer, eventually, holds_for, site};
 
-/// Longer than a test takes to look around.
+/// Longer than a test takes.
 const LAME_DUCK: Duration = Duration::from_secs(60);
 
 fn app(config: ServerConfig) -> RunningApp {

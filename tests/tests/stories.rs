@@ -15,7 +15,7 @@ use filoplume_tests::{Client, Gate, Load, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The recent stories, a line each.
+/// Returns the recent stories, one per line.
 fn stories(observed: &Observed) -> String {
     observed.recent().iter().map(|story| format!("{story}\n")).collect()
 }
@@ -140,7 +140,7 @@ fn a_request_that_is_slow_and_fails_has_one_story() {
     app.shutdown();
 }
 
-/// The threads of other routes are not named as holders of the permits that it lacks.
+/// The threads of other routes are not named as holders of the permits that a request lacks.
 #[test]
 fn a_request_that_lacks_a_permit_names_the_holders_of_threads_as_such() {
     let gate = Gate::new();
@@ -168,19 +168,19 @@ fn a_request_that_lacks_a_permit_names_the_holders_of_threads_as_such() {
     app.shutdown();
 }
 
-/// The statuses of each route, a line each.
+/// Returns the statuses of each route, one route per line.
 #[allow(clippy::needless_pass_by_value, reason = "a handler takes its parameters by value")]
 fn counts(observed: Observed) -> String {
     let text = |route: RouteReport| format!("{} {:?}\n", route.pattern, route.statuses);
     observed.routes().into_iter().map(text).collect()
 }
 
-/// Returns the recent stories of an app, a line each.
+/// Returns the recent stories of an app, one per line.
 fn recent(app: &RunningApp) -> String {
     Client::connect(app.local_addr()).get("/recent").text().to_owned()
 }
 
-/// Whatever a request was refused for, it counts for its route and has a story with its ID.
+/// Whatever the reason of a refusal, the request counts for its route and has a story with its ID.
 #[test]
 fn a_refused_content_has_a_story_and_counts_for_its_route() {
     let config = || ServerConfig::default().threads_max(8).connections_per_client_max(100);
@@ -246,7 +246,7 @@ fn a_request_of_a_route_that_computes_waited_for_a_processor() {
     app.shutdown();
 }
 
-/// The handler has returned when it turns out that there is no thread for the rest.
+/// The handler has already returned when the server finds no thread for the body.
 #[test]
 fn a_body_that_gets_no_thread_has_a_story_and_keeps_what_does_not_describe_it() {
     let gate = Gate::new();
@@ -310,7 +310,7 @@ fn app_with_contents(config: ServerConfig) -> (RunningApp, Gate) {
     (app, gate)
 }
 
-/// An app whose requests are slow if they wait at its gate, or for whoever does.
+/// An app whose requests are slow if they wait at its gate, or for a request that does.
 fn gated(config: ServerConfig) -> (RunningApp, Gate) {
     let gate = Gate::new();
     let (at_gate, with_permit) = (gate.clone(), gate.clone());
@@ -360,7 +360,7 @@ fn the_story_of_a_request_that_waited_says_for_what() {
             assert!(matches!(status, 200 | 204), "{status}");
         }
         eventually("it has a story", || recent(&app).contains(story));
-        // Those that held the threads waited for nothing but the gate.
+        // The requests that held the threads waited for nothing but the gate.
         assert_eq!(recent(&app).matches("waited for").count(), 1, "{}", recent(&app));
         app.shutdown();
     }

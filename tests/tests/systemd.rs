@@ -56,7 +56,7 @@ fn a_socket_of_systemd_is_served_and_outlives_the_service() {
     let address = socket.local_addr().unwrap();
     let mut processes = Vec::new();
     for _ in 0..2 {
-        // Connected before the service runs: it waits in the backlog.
+        // This client connects before the service runs, and waits in the backlog.
         let mut early = Client::connect(address);
         let mut service = Service::with_socket(socket.try_clone().unwrap());
         processes.push(early.get("/").text().to_owned());

@@ -16,13 +16,14 @@ use filoplume_runtime::{
 };
 use filoplume_tests::{DEADLINE, Gate, TestServer, eventually};
 
-/// Each line is a number and a path, and so is each answer: number, status, body.
+/// Each line of the client is a number and a path. Each answer is a line with the number, the
+/// status and the body.
 struct Paths {
     site: Http,
     has_ended: bool,
     /// Sends `bye` when the server shuts down.
     says_bye: bool,
-    /// Opened by the line `open`, which takes its time.
+    /// Opened by the line `open`, after which the protocol waits for a moment.
     gate: Gate,
 }
 
@@ -41,7 +42,8 @@ impl Protocol for Paths {
                 None if line == "close" => io.close(),
                 None if line == "open" => {
                     self.gate.open();
-                    // The answer arrives before this call ends. The rest comes in the next one.
+                    // The answer arrives before this call of `data` ends. The rest of the input
+                    // comes in the next one.
                     thread::sleep(Duration::from_millis(100));
                     io.resume();
                     break;

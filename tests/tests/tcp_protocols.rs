@@ -358,7 +358,7 @@ fn thousands_of_short_connections_are_served() {
     eventually("all are closed", || server.metrics().connections == 0);
 }
 
-/// Sends back one byte for each time it may read, and pauses. Tells its sender to the test.
+/// Sends back one byte each time it may read, and pauses. Gives its sender to the test.
 struct Paused {
     opened: mpsc::Sender<Sender>,
 }
@@ -412,7 +412,7 @@ fn a_paused_protocol_gets_its_input_and_the_end_when_it_resumes() {
     client.write_all(b"abc").unwrap();
     assert_eq!(receive(&mut client, 1), b"a");
     nothing_arrives(&mut client);
-    // More input does not end the pause, and what others send goes out.
+    // More input does not end the pause, and bytes from senders are still sent.
     client.write_all(b"d").unwrap();
     nothing_arrives(&mut client);
     sender.send("meanwhile").unwrap();

@@ -119,7 +119,7 @@ impl Protocol for LendsAndDetaches {
 
     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
         let sender = io.sender();
-        // As another thread could do after this call and before the connection is detached.
+        // Another thread could do the same after this call and before the connection is detached.
         sender.send("letter ").unwrap();
         io.detach(|mut stream| stream.write_all(b"thread").unwrap());
         bytes.len()

@@ -13,7 +13,7 @@ use filoplume_runtime::tcp::{self, Closed, Http, Io, Protocol, SendError, Sender
 use filoplume_runtime::{BlockingStream, Peer, Request, Response, ServerConfig};
 use filoplume_tests::{DEADLINE, Ended, TestServer, eventually};
 
-/// The usual handlers of tests, and two that strain a server.
+/// The usual handlers of tests, and two more: `/sleep` blocks, and `/panic` panics.
 fn site(request: Request) -> Response {
     match request.path() {
         "/sleep" => thread::sleep(Duration::from_millis(100)),

@@ -62,7 +62,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_again() {
     for client in &mut clients {
         ask(client, "/gate");
     }
-    // The leaders are added, and a ninth of the threads is kept for other routes.
+    // The pool has the leaders as well, and a ninth of the threads is kept for other routes.
     eventually("the route has all that it may", || server.metrics().pool.threads >= 27);
     gate.open();
     for client in &mut clients {

@@ -33,7 +33,7 @@ impl Service for Streams {
     }
 }
 
-/// Bytes that differ everywhere, so that none can be lost, repeated or exchanged.
+/// Returns pseudo-random bytes, so that a test notices lost, repeated or exchanged ones.
 fn content(length: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let mut next = || {
@@ -54,7 +54,7 @@ fn config() -> ServerConfig {
     ServerConfig::default().content_bytes_max(1 << 26).buffered_content_bytes_max(1 << 26)
 }
 
-/// Sends a content from another thread, so that the response can be read meanwhile.
+/// Sends a content, and returns the content of the response.
 fn echoed(client: &mut Client, content: &[u8]) -> Vec<u8> {
     let head =
         format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", content.len());
@@ -165,7 +165,7 @@ fn a_closed_connection_ends_with_close_notify() {
     assert_eq!(client.response().status, 200);
     // Without close_notify this is an error of the client's session.
     client.is_closed();
-    // A content without a length and chunks ends with it as well.
+    // A content with neither a length nor chunks ends with close_notify as well.
     let mut client = server.client();
     client.send("GET /stream?n=100000 HTTP/1.0\r\n\r\n");
     let response = client.response();

@@ -132,7 +132,7 @@ fn the_metrics_tell_when_the_certificate_expires() {
     let text = Client::connect(app.server().local_addrs()[1]).get("/metrics").text().to_owned();
     let name = "filoplume_tls_certificate_expiry_timestamp_seconds ";
     let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    // The end of the year 4095, as the authority says without a date.
+    // The end of the year 4095, which is the default of the test authority.
     assert_eq!(value, "67090118400");
     assert!(text.contains("filoplume_tls_certificate_loads_failed_total 0\n"), "{text}");
 }

@@ -1,5 +1,5 @@
-//! Handshakes: peers that stall, cut, send garbage or something else than TLS, and what the server
-//! demands of them.
+//! Handshakes: peers that stall, disconnect, send garbage or something other than TLS, and what the
+//! server demands of them.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -42,7 +42,7 @@ fn refusals(server: &TlsServer, of: Refusal) -> u64 {
     metrics.refusals().find(|(refusal, _)| *refusal == of).map_or(0, |(_, count)| count)
 }
 
-/// The description of a fatal alert, if the records are one.
+/// Returns the description of a fatal alert, if the records are one.
 fn alert(records: &[u8]) -> Option<u8> {
     match records {
         [0x15, 3, _, 0, 2, 2, description] => Some(*description),
@@ -102,7 +102,7 @@ fn a_handshake_cut_at_any_byte_disturbs_nobody() {
     server.server.is_left_by_all();
 }
 
-/// Completes a handshake and a request, with everything the client sends in pieces.
+/// Completes a handshake and a request. Everything that the client sends is cut into pieces.
 fn exchange(stream: &mut TcpStream, session: &mut ClientConnection, piece: usize) {
     let mut is_asked = false;
     loop {
@@ -150,7 +150,7 @@ fn peers_that_stall_in_the_handshake_are_closed_in_time() {
         for sent in [0, 1, hello.len() / 2, hello.len() - 1, hello.len()] {
             let mut stream = server.server.stream();
             stream.write_all(&hello[..sent]).unwrap();
-            // The server's flight, if the hello is complete, and then the end.
+            // If the hello is complete, the server sends its flight. Then it closes.
             let answer = rest(stream);
             assert_eq!(answer.is_empty(), sent < hello.len(), "{sent} bytes");
         }
@@ -158,8 +158,8 @@ fn peers_that_stall_in_the_handshake_are_closed_in_time() {
     assert!(server.server.metrics().timed_out >= 10);
     assert_eq!(refusals(&server, Refusal::LateHandshake), 10);
     assert_eq!(refusals(&server, Refusal::Handshake), 0);
-    // The deadline of the handshake is not that of requests: a session stays while a peer that
-    // came after it is closed.
+    // The deadline of the handshake is not that of requests: a session stays open although a peer
+    // that connected later is closed.
     let mut client = server.client();
     assert_eq!(rest(server.server.stream()), b"");
     client.is_alive();
@@ -292,7 +292,7 @@ fn a_client_presents_its_certificate() {
                 (authority.client_with(version, &stranger), None),
             ] {
                 let config = Arc::new(config);
-                // With TLS 1.3 the client learns of a refusal behind its own handshake. The second
+                // With TLS 1.3 the client learns of a refusal after its own handshake. The second
                 // connection resumes the session of the first.
                 for _ in 0..2 {
                     let answer = Client::try_connect_tls(address, "localhost", &config)

@@ -1,4 +1,4 @@
-//! Records behind the handshake that no library would send: messages cut at any byte, records
+//! Records after the handshake that no library would send: messages cut at any byte, records
 //! without content, key updates and renegotiations without end, and alerts in the middle.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -9,7 +9,7 @@ use filoplume_tests::tls::TlsServer;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
-/// More than the server reads without content before it gives up.
+/// More bytes of records without content than the server reads before it gives up.
 const FLOOD_BYTES: usize = 16 << 20;
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
@@ -76,7 +76,7 @@ fn a_key_update_of_single_bytes_is_understood() {
     }
 }
 
-/// A part of a session that the server ends.
+/// A name, and a function that makes records for which the server ends the connection.
 type Row = (&'static str, fn(&mut RecordClient) -> Vec<u8>);
 
 /// Sends what each row makes until the server ends the connection.
@@ -137,7 +137,8 @@ fn a_flood_of_records_without_content_ends_the_connection() {
     );
 }
 
-/// A message that claims to be long and comes in single bytes must not hold many times its length.
+/// A message that claims to be long and comes in single bytes must not hold memory of many times
+/// its length.
 #[test]
 fn a_long_message_in_tiny_records_ends_the_connection() {
     let server = TlsServer::start(site);
@@ -146,7 +147,7 @@ fn a_long_message_in_tiny_records_ends_the_connection() {
         let mut records = client.seal(HANDSHAKE, &[1, 0, 0xff, 0xf0]);
         records.extend(repeated(3000, || client.seal(HANDSHAKE, b"x")));
         assert!(records.len() < 80_000);
-        // The server may close while it is sent.
+        // The server may close while the message is sent.
         let _ = client.send(&records);
         client.receive_to_end();
     }
@@ -222,7 +223,7 @@ fn alerts_in_the_middle_end_the_connection_in_order() {
             client.receive_until("GET /first");
             let half = client.seal(DATA, b"GET /second HTTP/1.1\r\nHo");
             let odd = client.seal(kind, content);
-            // Behind it: the server must not answer this.
+            // This follows the odd record: the server must not answer it.
             let rest = client.seal(DATA, b"st: t\r\n\r\n");
             client.send(&[half, odd, rest].concat()).unwrap();
             assert_eq!(client.receive_to_end(), b"", "{version:?} {kind} {content:?}");

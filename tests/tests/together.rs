@@ -23,7 +23,7 @@ use rustls::version::{TLS12, TLS13};
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message, WebSocket};
 
-/// Longer than a test takes to look around.
+/// Longer than a test takes.
 const LAME_DUCK: Duration = Duration::from_secs(60);
 
 /// An app with a plain and a TLS address.
@@ -207,8 +207,8 @@ fn an_event_stream_goes_on_behind_a_close_notify_until_the_client_closes_its_soc
     }
 }
 
-/// A client that has gone has closed its socket as well. One that has only ended its session's
-/// direction waits for the response.
+/// A client that has gone has closed its socket as well. One that has only sent `close_notify`
+/// waits for the response.
 #[test]
 fn a_handler_over_tls_is_told_that_its_client_has_gone_by_the_end_of_the_socket() {
     let (begun, begins) = mpsc::channel();
@@ -319,8 +319,9 @@ fn coded_contents_are_decoded_over_tls_while_they_arrive() {
     }
 }
 
-/// The end of the handshake and the first request may arrive together, the rest of the request
-/// while the handshake is computed. Many clients at once, because that is a matter of moments.
+/// The end of the handshake and the first request may arrive together, and the rest of the request
+/// while the server computes the handshake. There are many clients at once, because this depends on
+/// timing.
 #[test]
 fn a_request_right_behind_the_handshake_is_answered() {
     let app = App::new().post("/length", |content: String| content.len().to_string());
@@ -414,7 +415,7 @@ fn a_socket_is_told_to_go_when_the_drain_begins_and_not_before() {
     let mut sockets = open(&both);
     both.app.shutdown_handle().shutdown();
     assert_eq!(both.phase(), Phase::LameDuck);
-    // A load balancer may still send new ones.
+    // A load balancer may still send new connections.
     sockets.extend(open(&both));
     for socket in &mut sockets {
         socket.send(Message::text("still?")).unwrap();
@@ -427,7 +428,7 @@ fn a_socket_is_told_to_go_when_the_drain_begins_and_not_before() {
         assert_eq!(socket.read().unwrap(), Message::text("to all"));
         let Message::Close(Some(close)) = socket.read().unwrap() else { panic!("no close frame") };
         assert_eq!(close.code, CloseCode::Away, "{number}");
-        // Confirms it, and reads to the end.
+        // This confirms the close frame, and reads to the end.
         let end = socket.read().unwrap_err();
         assert!(matches!(end, tungstenite::Error::ConnectionClosed), "{number}: {end:?}");
     }
@@ -470,7 +471,7 @@ fn a_handler_is_told_that_its_client_over_tls_has_gone() {
     both.is_left_by_all();
 }
 
-/// A socket that says only at the level of TLS that it ends is closed, without a close frame.
+/// A WebSocket whose peer ends only the TLS session, without a close frame, is closed.
 #[test]
 fn a_socket_ends_with_its_session() {
     let room = Room::new();

@@ -91,7 +91,7 @@ fn a_handler_that_decides_slowly_may_upgrade_too() {
         std::thread::sleep(Duration::from_millis(10));
         upgrades(request)
     });
-    // Inline the first time, later on the pool and on a lease.
+    // The handler runs inline the first time, and later on the pool and on a lease.
     for _ in 0..5 {
         let mut client = server.client();
         for _ in 0..3 {
@@ -171,7 +171,7 @@ fn half_of_the_threads(measures: bool, runs_on_pool: bool) {
     let server = TestServer::with(ServerConfig::default().threads_max(8), service);
     let _held = upgraded(&server, 4);
     gate.holds(4);
-    // The client learns it before the other protocol begins, and may ask again.
+    // The client learns of the refusal before the other protocol begins, and may ask again.
     let mut refused = server.client();
     for _ in 0..2 {
         refused.send(UPGRADE);
@@ -205,7 +205,7 @@ fn silent_peers_lose_their_threads_when_no_more_are_left_for_upgrades() {
     let mut clients = upgraded(&server, 3);
     clients[0].is_silent_for(Duration::from_millis(3500));
     clients.extend(upgraded(&server, 1));
-    // One of them is enough.
+    // It is enough if one of them loses its thread.
     let started = Instant::now();
     eventually("a thread is free", || server.metrics().held_streams < 4);
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());

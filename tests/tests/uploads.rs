@@ -9,7 +9,7 @@ use filoplume_tests::{Browser, Child, Client, Example, eventually};
 
 const MIB: usize = 1024 * 1024;
 
-/// More than anything that is bounded would hold.
+/// More than any bounded buffer would hold.
 const LARGE_BYTES: usize = 200 * MIB;
 
 /// Buffers of threads and of the allocator, with room for the noise of a busy machine.

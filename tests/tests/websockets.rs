@@ -91,8 +91,8 @@ fn instance(redis: &Redis) -> Child {
     Example("chat").start_by(&["env", &setting, "sh", "-c"], "exec \"$0\" \"$@\"", &[])
 }
 
-/// Waits until what one says arrives at the other. Until then their instances have not reached
-/// Redis.
+/// Waits until messages of one socket arrive at the other. Before that, their instances are not
+/// connected to Redis yet.
 fn wait_until_joined(one: &mut WebSocket<TcpStream>, other: &mut WebSocket<TcpStream>) {
     other.get_ref().set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     eventually("the instances have found each other", || {
@@ -126,7 +126,7 @@ fn chat_passes_messages_on_between_two_instances_that_redis_joins() {
     }
     bob.send(Message::text(r#"{"text":"bye"}"#)).unwrap();
     assert_eq!(read_until_said(&mut ada, "bye")["name"], "Bob");
-    // The last member of the room on its instance.
+    // Bob was the last member of the room on his instance.
     bob.close(None).unwrap();
     let left = json!({"kind": "left", "name": "Bob", "members": 0});
     eventually("Bob has left", || news(&mut ada) == left);

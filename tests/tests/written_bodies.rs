@@ -96,7 +96,7 @@ fn a_client_that_takes_nothing_is_cut_off_while_threads_are_scarce() {
         client
     };
     let mut reader = ask();
-    // Silence that is short comes from a busy machine.
+    // A short silence may come from a busy machine.
     let read = |reader: &mut Client| {
         let begun = Instant::now();
         loop {
