@@ -1,4 +1,5 @@
-//! Connections whose leader is late, and connections that are away while their peer sends data.
+//! Connections whose leader is late, and connections that are not on their loop while their peer
+//! sends data.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Request, Response, Server, ServerConfig, Service};
 
-/// A handler that waits until the gate is opened.
+/// Lets one handler pass each time it is opened.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -34,10 +35,10 @@ impl Gate {
 }
 
 /// `/late` waits at the gate. `/open` opens it and runs until the client has the answer to the late
-/// call: that one has certainly returned meanwhile.
+/// call, which has certainly returned by then.
 struct Late {
     gate: Arc<Gate>,
-    /// How many answers to late calls have arrived while `/open` was to run.
+    /// How many answers to late calls have arrived. `/open` runs until there is one more.
     arrived: Arc<AtomicUsize>,
     is_dispatched: bool,
 }

@@ -1,4 +1,4 @@
-//! What connections that live hold of the memory budget: bytes that other threads have queued for
+//! What long-lived connections hold of the memory budget: bytes that other threads have queued for
 //! peers that do not read, and messages that protocols keep while they arrive.
 
 #![cfg(unix)]
@@ -91,7 +91,7 @@ fn queues_of_peers_that_do_not_read_stay_within_the_budget() {
     let clients: Vec<UnixStream> = (0..100).map(|_| path.connect()).collect();
     let senders: Vec<Sender> =
         clients.iter().map(|_| senders.recv_timeout(DEADLINE).unwrap()).collect();
-    // All of them would keep 25 MiB.
+    // All connections together would keep 25 MiB.
     let (mut refused, mut ended) = (HashSet::new(), HashSet::new());
     let started = Instant::now();
     while refused.is_empty() || ended.is_empty() {
@@ -100,7 +100,8 @@ fn queues_of_peers_that_do_not_read_stay_within_the_budget() {
             match sender.send(vec![b'x'; 8 * 1024]) {
                 Ok(()) | Err(SendError::Full) => {}
                 Err(SendError::OutOfMemory) => _ = refused.insert(number),
-                // Nothing was read for a second while memory was short.
+                // The connection was closed: its peer read nothing for a second while memory was
+                // short.
                 Err(_) => _ = ended.insert(number),
             }
         }
@@ -143,7 +144,7 @@ fn a_stream_of_a_client_that_does_not_read_is_told_that_memory_is_short() {
     });
     let error = (0..1000).find_map(|_| sender.try_send(vec![b'x'; 4000]).err());
     assert_eq!(error, Some(pushed::SendError::OutOfMemory));
-    // This waits until the client is given up, because it reads nothing.
+    // This waits until the server closes the connection, because the client reads nothing.
     let error = (0..1000).find_map(|_| sender.send(vec![b'x'; 4000]).err());
     assert_eq!(error, Some(pushed::SendError::Gone));
     eventually("all is given back", || used(&server) == 0);
@@ -247,7 +248,7 @@ struct Announced {
 impl Read for Announced {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if !std::mem::replace(&mut self.has_begun, true) {
-            // The second one waits until the test has looked.
+            // The second `send` waits until the test has checked the memory.
             let _ = self.begins.send(());
             let _ = self.begins.send(());
         }
@@ -282,7 +283,7 @@ fn what_a_reader_keeps_is_charged_from_when_its_peer_does_not_read() {
         begun.recv_timeout(DEADLINE).unwrap();
         if target == "/long" {
             eventually("it is charged", || used(&server) >= KEPT);
-            // The bytes that were read and not sent.
+            // The rest is bytes that were read and not sent.
             assert!(used(&server) <= KEPT + 100_000, "{}", used(&server));
         }
         let mut response = Vec::new();

@@ -123,8 +123,8 @@ fn finish(mut client: TcpStream) {
     assert!(response.ends_with("done"), "{response}");
 }
 
-/// Four handlers that wait, each for something else, until `over` is set and the others are
-/// dropped.
+/// Four handlers: one sleeps, one reads from a socket, one waits for a lock, and one computes. They
+/// end when `over` is set, the accepted connection is dropped and the mutex is unlocked.
 struct Waits {
     handlers: Vec<Handler>,
     over: Arc<AtomicBool>,
@@ -182,7 +182,7 @@ impl Waits {
     }
 }
 
-/// `/proc` may tell of each wait a moment later, so each list is repeated until it is right.
+/// `/proc` may show a wait a moment late, so each list is read again until it is right.
 #[test]
 fn calls_are_listed_with_what_they_wait_for_until_they_end() {
     let soon = Some(Duration::from_millis(50));
@@ -209,7 +209,7 @@ fn calls_are_listed_with_what_they_wait_for_until_they_end() {
         }
         let is_ordered = |calls: &[RunningCall]| calls.is_sorted_by_key(|it| Reverse(it.running));
         assert!(is_ordered(&first), "{first:#?}");
-        // Also after it was reported, if it is.
+        // The list is also right after the calls were reported, if they are.
         let later = first[0].running + Duration::from_millis(700);
         let second = running.calls_when(|calls| {
             waits.are_named(calls) && calls.iter().all(|call| call.running > later)
@@ -229,8 +229,8 @@ fn calls_are_listed_with_what_they_wait_for_until_they_end() {
     }
 }
 
-/// The threads of the pool run short calls all the time: none of these has what another one waits
-/// for, or its ID.
+/// The threads of the pool run short calls all the time: none of these is listed with the wait or
+/// the ID of another one.
 #[test]
 fn a_call_is_never_shown_with_the_wait_or_the_id_of_another() {
     let handlers: Vec<Handler> = vec![
@@ -259,7 +259,7 @@ fn a_call_is_never_shown_with_the_wait_or_the_id_of_another() {
             for call in running.monitor.calls().unwrap() {
                 listed += 1;
                 let route = call.route.as_deref().unwrap().trim_start_matches("route ");
-                // At the edges of a call there is no ID.
+                // At the start and at the end of a call there is no ID.
                 let is_right = call.request_id.as_ref().is_none_or(|id| id[1..] == *route);
                 assert!(is_right, "{call:?}");
                 let sleeps = matches!(call.wait, Some(Wait::Sleep { .. }));

@@ -19,7 +19,7 @@ use filoplume_runtime::{
 /// For events that are due soon, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// When handlers are reported here. The first calls of a route have ten times as long.
+/// The time after which a handler is reported. The first calls of a route have ten times as long.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
 
 /// Whether the stack tells the kind of a lock.
@@ -109,8 +109,8 @@ fn finish(mut client: TcpStream) {
     assert!(response.ends_with("done"), "{response}");
 }
 
-/// Has a call wait in `handler`, until `release` is called after the report. Returns the report,
-/// after the report of the end.
+/// Lets a call wait in `handler` until it is reported, and then calls `release`. Returns this
+/// report when the end of the call has been reported as well.
 fn report_of(
     is_on_pool: bool,
     handler: impl Fn(&Request) + Send + Sync + 'static,
@@ -288,8 +288,8 @@ fn a_spin_is_named_as_computing() {
     }
 }
 
-/// A route that always takes this long, beside short calls and one that hangs, all on the same
-/// threads. Only the one that hangs is reported.
+/// One route is always slow, other calls are short, and one call hangs, all on the same threads.
+/// Only the call that hangs is reported.
 #[test]
 fn only_the_call_that_hangs_is_reported() {
     let (flag, set) = flag();

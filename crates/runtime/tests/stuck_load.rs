@@ -31,7 +31,7 @@ impl Chance {
         (state >> 40) as f64 / (1_u64 << 24) as f64
     }
 
-    /// Returns a time of this mean. Few are long, and none is longer than `most`.
+    /// Returns a random time with this mean. Few are long, and none is longer than `most`.
     fn time(&self, mean: Duration, most: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.next()).ln()).min(most)
     }

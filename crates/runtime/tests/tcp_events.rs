@@ -93,7 +93,7 @@ fn a_protocol_says_goodbye_at_a_shutdown_and_waits_for_the_answer() {
     assert_eq!(ended.recv_timeout(DEADLINE).unwrap(), Closed::ByProtocol);
 }
 
-/// Answers one byte per call with many.
+/// Uses one byte per call, and answers it with many.
 struct OneByOne;
 
 impl Protocol for OneByOne {
