@@ -40,7 +40,7 @@ struct Said {
     text: String,
 }
 
-/// What the pages of a room receive. Members are those of the instance that sends it.
+/// What the pages of a room receive. `members` counts those of the instance that sends it.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum News<'a> {

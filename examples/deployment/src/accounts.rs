@@ -1,4 +1,4 @@
-//! Accounts: who is logged in is in the session, which is in Redis.
+//! Accounts. The session, which is in Redis, has the user who is logged in.
 
 use argon2::password_hash::rand_core::OsRng;
 use argon2::password_hash::{PasswordHash, SaltString};

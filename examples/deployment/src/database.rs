@@ -27,12 +27,12 @@ const CONNECTIONS: u32 = 16;
 /// wait here. The pool tries to connect at least twice in this time.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The same while no connection can be made. A request that will fail should not keep its permit
-/// from others.
+/// The same time while no connection can be made. It is shorter, because a request that will fail
+/// should not keep its permit from others.
 const CONNECTION_TIMEOUT_AWAY: Duration = Duration::from_millis(100);
 
-/// The number of the lock under which migrations run. Any number will do that no other program uses
-/// in this database.
+/// The number of the lock under which migrations run. It can be any number that no other program
+/// uses in this database.
 const MIGRATION_LOCK: i64 = 7_305_441_170;
 
 type Pooled = PooledConnection<ConnectionManager<PgConnection>>;
@@ -68,7 +68,7 @@ impl Database {
         &self.permits
     }
 
-    /// Takes a connection that works out of the pool.
+    /// Takes a working connection out of the pool.
     fn connection(&self) -> Result<Pooled> {
         let timeout =
             if self.reach.is_away() { CONNECTION_TIMEOUT_AWAY } else { CONNECTION_TIMEOUT };
@@ -94,7 +94,8 @@ impl Database {
     }
 }
 
-/// Whether connections can be made, as the pool finds out while it tries.
+/// Whether the database is away. The pool reports failed attempts to connect, and connections that
+/// it hands out.
 #[derive(Clone, Debug, Default)]
 struct Reach(Arc<AtomicBool>);
 
@@ -106,7 +107,7 @@ impl Reach {
 
 impl HandleError<diesel::r2d2::Error> for Reach {
     fn handle_error(&self, error: diesel::r2d2::Error) {
-        // The pool tries about once per second.
+        // The pool tries about once per second. Only the first error is logged.
         if !self.0.swap(true, Ordering::Relaxed) {
             tracing::error!("no connection to the database: {error}");
         }
@@ -188,7 +189,8 @@ impl Transaction {
         queries(inner.begun.insert(connection)).map_err(failed)
     }
 
-    /// Calls a closure when the transaction is committed: for what others must not learn before.
+    /// Calls a closure when the transaction is committed, for news that others must not learn
+    /// earlier.
     pub(crate) fn after_commit(&self, call: impl FnOnce() + Send + 'static) {
         self.lock().after_commit.push(Box::new(call));
     }
@@ -196,8 +198,8 @@ impl Transaction {
     fn commit(&self) -> Result<()> {
         let mut inner = self.lock();
         if let Some(mut connection) = inner.begun.take() {
-            // If the connection ends here, nobody knows whether it was committed: a 500, and not
-            // the 503 that invites clients to try again.
+            // If the connection ends here, it is unknown whether the transaction was committed. The
+            // response is a 500, because a 503 would invite clients to try again.
             AnsiTransactionManager::commit_transaction(&mut *connection)?;
         }
         let calls = mem::take(&mut inner.after_commit);
@@ -211,8 +213,8 @@ impl Transaction {
     }
 }
 
-/// Returns what of a name fits into `application_name`, before a trace: 30 of 63 bytes. The last
-/// ones tell pods of Kubernetes apart.
+/// Returns the last 30 plain characters of a name. `application_name` has room for 63 bytes, and a
+/// trace needs the rest. The end of a name is what tells pods of Kubernetes apart.
 fn name_of(instance: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let plain: Vec<char> = instance.chars().filter(is_plain).collect();
@@ -223,7 +225,7 @@ fn name_of(instance: &str) -> String {
 /// `pg_stat_activity` and in its log (`%a`). That takes no further round trip, and statements keep
 /// their texts, so that they stay prepared.
 ///
-/// Both parts need no quoting: see [`name_of`], and a [`TraceId`] is a number that is displayed as
+/// Neither part needs quoting: see [`name_of`], and a [`TraceId`] is a number that is displayed as
 /// hexadecimal digits, whatever the client sent.
 fn begin(instance: &str, trace: Option<TraceId>) -> String {
     let slash = if trace.is_some() { "/" } else { "" };
@@ -246,7 +248,7 @@ fn failed(error: diesel::result::Error) -> Error {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(mut connection) = self.begun.take() {
-            // A connection that cannot do it is broken, and the pool replaces it.
+            // A connection that cannot roll back is broken, and the pool replaces it.
             let _ = AnsiTransactionManager::rollback_transaction(&mut *connection);
         }
     }

@@ -16,7 +16,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::database::{Database, Transaction, Transactions};
 
-/// What is planted. Each has routes of the app and traffic from [`start_traffic`].
+/// The problem that is planted. Each has routes of the app and traffic from [`start_traffic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A route is slow, and others suffer from it.
@@ -25,7 +25,8 @@ pub enum Plant {
     Leak,
     /// One client sends far more than others.
     Flood,
-    /// Nothing is wrong: `/spread` takes different times, by which metrics can be checked.
+    /// Nothing is wrong. Calls of `/spread` take different times, with which metrics can be
+    /// checked.
     Spread,
 }
 
@@ -56,7 +57,7 @@ impl FromStr for Plant {
     }
 }
 
-/// The routes of all plants, so that their names do not tell which one it is.
+/// The routes of all plants, whichever is chosen, so that a list of routes does not give it away.
 pub(crate) fn router(database: &Database) -> Router {
     let search = Router::new()
         .get("/search", search)
@@ -137,7 +138,7 @@ impl Traffic {
         let is_over = Arc::clone(&self.0);
         thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                // What fails is what the exercise is about.
+                // Failed requests are part of the exercise.
                 let _ = client.ask();
                 thread::sleep(client.pause);
             }
@@ -170,7 +171,7 @@ impl Client {
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         let target = self.target;
         let request = format!("GET {target} HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n");
-        // In one piece: the second one would wait until the first one is acknowledged.
+        // In one write, because a second one would wait until the first one is acknowledged.
         stream.write_all(request.as_bytes())?;
         io::copy(&mut stream, &mut io::sink()).map(drop)
     }

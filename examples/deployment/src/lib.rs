@@ -38,13 +38,14 @@ pub const API_RATE: u32 = 50;
 const REDIS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long `/ready` waits for the database. It has to be less than the time that haproxy waits for
-/// `/ready`, which is its interval of 200 ms: a silent database would let both instances seem dead.
+/// `/ready`, which is its interval of 200 ms. Otherwise a silent database would make both instances
+/// seem dead.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What an instance is told by its environment.
+/// What an instance reads from its environment.
 #[derive(Debug)]
 pub struct Settings {
-    /// The name of the instance, which the response header `x-instance` has.
+    /// The name of the instance, which is sent in the response header `x-instance`.
     pub name: String,
     /// `DATABASE_URL`
     pub database: String,
@@ -56,15 +57,16 @@ pub struct Settings {
     /// learns of it.
     pub lame_duck: Duration,
     /// `TRUSTED_PROXIES`: the addresses and networks from which `X-Forwarded-For` is believed,
-    /// separated by commas. Without the variable those of this machine, and with an empty one none.
+    /// separated by commas. Without the variable, the addresses of this machine are trusted. With
+    /// an empty one, none are.
     pub proxies: Vec<String>,
     /// `CONSOLE`: the address of the console, for browsers of this machine. Without the variable
     /// there is no console.
     pub console: Option<String>,
-    /// `METRICS`: an address of its own for `/metrics`. Without the variable it is on that of the
-    /// app.
+    /// `METRICS`: an address of its own for `/metrics`. Without the variable, `/metrics` is at the
+    /// address of the app.
     pub metrics: Option<String>,
-    /// `PLANT`: whether there are routes with problems, to find them as an exercise.
+    /// `PLANT`: the problem that is planted in the app, to be found as an exercise.
     pub plant: Option<Plant>,
 }
 
@@ -103,7 +105,8 @@ impl Settings {
 ///
 /// If the database or Redis is away, a migration fails, or the address cannot be bound.
 pub fn serve(address: &str, settings: Settings) -> Result<()> {
-    // Requests are logged to stdout, and to stderr what was slow, refused, stuck or wrong.
+    // Requests are logged to stdout. Slow, refused and stuck requests and errors are reported to
+    // stderr.
     tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
     app(settings, Key::from_env("SECRET_KEY")?)?.listen(address)
 }
@@ -115,7 +118,7 @@ fn app(settings: Settings, key: Key) -> Result<App> {
     database.migrate()?;
     let hub = Hub::new().replay(100).joined(&RedisChannel::new(&redis, "deployment-feed")?);
     let store = RedisStore::connect(&redis)?.timeout(REDIS_TIMEOUT);
-    // haproxy speaks HTTP here. With TLS on its side, leave `secure` out.
+    // haproxy speaks HTTP here. If clients reach it over TLS, leave `secure` out.
     let sessions = Sessions::new(store, key).secure(false);
     let limit = RateLimit::per_second(API_RATE).name("api").redis(&*redis);
     let queries = accounts::router().merge(notes::router()).with(database.permits().clone());
@@ -130,8 +133,8 @@ fn app(settings: Settings, key: Key) -> Result<App> {
         let database = database.clone();
         move || database.ping()
     };
-    // Both are shared by all instances. If they were required, no instance would be ready without
-    // them, and clients would see the error page of haproxy in place of ours.
+    // The database is shared by all instances. If its check were required, no instance would be
+    // ready without it, and clients would see the error page of haproxy in place of ours.
     let health = Health::new().optional_check("database", CHECK_TIMEOUT, ping);
     let planted = plant.map_or_else(Router::new, |_| exercise::router(&database));
     let app = App::new()
@@ -160,7 +163,8 @@ fn app(settings: Settings, key: Key) -> Result<App> {
         None => app.metrics("/metrics"),
     };
     Ok(match console {
-        // Not behind haproxy, and there while all connections of the app are used up.
+        // This address is not behind haproxy, and answers while all connections of the app are in
+        // use.
         Some(address) => app.console("/console", Console::local().address(address)),
         None => app,
     })

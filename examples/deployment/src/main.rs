@@ -49,10 +49,10 @@ fn probe(address: &str) -> Result<()> {
 }
 
 fn up(folder: &Path) -> Result<()> {
-    // Before the first child starts, so that a signal ends none of them early.
+    // Registered before the first child starts, so that a signal ends none of them early.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let program: PathBuf = env::current_exe()?;
-    // The instances read it as well.
+    // The instances read this variable as well.
     let plant = Plant::from_environment()?;
     let stack = Stack::start(&Options::new(folder, program).port(8080))?;
     print!("{}", stack.list());

@@ -13,7 +13,7 @@ pub(crate) fn router(database: &Database) -> Router {
         .get("/", index)
         .with(database.permits().clone())
         .with(Transactions::new(database.clone()));
-    // The script does not need the database, and is there without it.
+    // The script does not need the database, so it is served while that is away.
     Router::new().merge(pages).get("/page.js", script)
 }
 

@@ -73,7 +73,7 @@ fn upload(
         let bytes = io::copy(&mut field, &mut file)?;
         saved.push((name, file, i64::try_from(bytes)?));
     }
-    // Only now, because the upload may have taken long.
+    // The transaction begins only here, because the upload may have taken long.
     let mut stored = Vec::new();
     for (name, file, bytes) in saved {
         let path = file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -8,8 +8,8 @@
 //! curl http://127.0.0.1:5000/broken
 //! ```
 //!
-//! The console opens in a browser on this machine. With a password in `CONSOLE_PASSWORD` it is for
-//! everybody who knows that, as the user `admin`.
+//! The console opens in a browser on this machine. With a password in `CONSOLE_PASSWORD`, everybody
+//! who knows it can open the console as the user `admin`.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -43,7 +43,7 @@ fn app(console: Console) -> App {
         .with(RequestIds::new())
 }
 
-/// It computes: it stays on the event loops as long as it is quick.
+/// A handler that computes. It stays on the event loops as long as it is quick.
 fn primes(max: u32) -> usize {
     (2..max).filter(|number| (2..*number).all(|divisor| number % divisor != 0)).count()
 }

@@ -8,8 +8,9 @@
 //!
 //! The second process takes over from the first one, which ends. No client notices.
 //!
-//! A load balancer asks for `/ready`. With SIGTERM the app says there that it is about to stop, and
-//! serves for two more seconds. Choose that time by the balancer's checks.
+//! A load balancer asks for `/ready`. After SIGTERM, the response says that the app is about to
+//! stop, and the app serves for two more seconds. Choose that time so that the balancer's checks
+//! notice it.
 
 use std::time::Duration;
 use std::{env, process};

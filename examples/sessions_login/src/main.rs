@@ -26,8 +26,8 @@ fn app() -> App {
         .post("/logout", logout)
         .get("/visits", visits)
         .get("/secret", |user: User| format!("{}, the word is sesame", user.0))
-        // The first is the outermost: `Csrf` keeps its token in the session. Over plain HTTP
-        // cookies must not be `Secure`. Behind a proxy with TLS leave that line out.
+        // The first is the outermost: `Csrf` keeps its token in the session. Over plain HTTP,
+        // cookies must not be `Secure`. Behind a proxy with TLS, leave `secure(false)` out.
         .with(Sessions::new(MemoryStore::new(), Key::generate()).secure(false))
         .with(Csrf::new())
 }

@@ -49,8 +49,8 @@ fn app(folder: PathBuf) -> Result<App> {
 
 /// The folder with the files.
 ///
-/// A file has a hidden name until it has arrived completely. Then it is called by a number, so that
-/// no upload replaces another one, and what is left of the name that the client gave.
+/// A file has a hidden name until it has arrived completely. Then its name consists of a number, so
+/// that no upload replaces another one, and of the client's name with only safe characters.
 #[derive(Clone)]
 struct Uploads {
     folder: Arc<PathBuf>,
@@ -108,13 +108,14 @@ impl Uploads {
     }
 }
 
-/// Keeps of a client's name what is safe in every file system, shell and page.
+/// Returns a client's name with `_` in place of characters that are unsafe in a file system, shell
+/// or page.
 fn safe_name(client_name: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name: String = client_name
         .chars()
         .map(|c| if is_safe(c) { c } else { '_' })
-        // The end has the extension.
+        // A name that is too long loses its beginning, because the end has the extension.
         .rev()
         .take(NAME_BYTES_MAX)
         .collect();
@@ -149,8 +150,8 @@ fn upload_raw(
     Ok((StatusCode::CREATED, Json(stored)))
 }
 
-/// Sends a file, or the ranges of it that the client asks for. It is saved and never shown: a page
-/// that somebody uploaded must not run in the name of this site.
+/// Sends a file, or the ranges of it that the client asks for. Browsers save it and never show it,
+/// because an uploaded page must not run in the name of this site.
 fn download(State(uploads): State<Uploads>, Path(name): Path<String>) -> Result<FileResponse> {
     Ok(FileResponse::open_in(&*uploads.folder, &name)?.attachment(name))
 }

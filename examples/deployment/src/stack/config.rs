@@ -1,4 +1,4 @@
-//! The configuration of what is not ours.
+//! The configuration of the programs that are not ours.
 
 use std::net::SocketAddr;
 
@@ -20,8 +20,9 @@ const LOG_FORMAT: &str = "%tr client=%ci server=%s status=%ST queue_ms=%Tw conne
                           answer_ms=%Tr total_ms=%Ta end=%ts trace_id=%[var(txn.trace_id)] %HM \
                           %{+Q}HP";
 
-/// A connection that cannot be made is tried again, on the other instance at last: nothing was sent
-/// on it. A request that was sent is not repeated, because it may have been executed.
+/// A connection that cannot be made is tried again, the last time to the other instance. That is
+/// safe, because nothing was sent on it. A request that was sent is not repeated, because it may
+/// have been executed.
 ///
 /// Each request gets a `traceparent` (W3C Trace Context), unless the client sends a valid one. Its
 /// trace ID is in every line of the log.

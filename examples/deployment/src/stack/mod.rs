@@ -28,13 +28,13 @@ use self::programs::{instance, start_balancer, start_postgres, start_prometheus,
 pub const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 pub const FALL: u32 = 2;
 
-/// Several times longer than haproxy needs to learn that an instance stops.
+/// How long an instance answers after SIGTERM: several times longer than haproxy needs to notice.
 pub const LAME_DUCK: Duration = Duration::from_secs(2);
 
 /// How long a process may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The ports that are chosen from.
+/// Free ports are chosen from `PORTS_MAX` ports, of which this is the first.
 const FIRST_PORT: u16 = 16_384;
 const PORTS_MAX: u64 = 16_384;
 
@@ -89,7 +89,7 @@ impl Options {
 /// The running processes, and the addresses at which they listen.
 #[derive(Debug)]
 pub struct Stack {
-    // They end in this order.
+    // The processes end in this order.
     prometheus: Option<Process>,
     _balancer: Process,
     instances: [Option<Process>; 2],
@@ -337,7 +337,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // Both at once: each answers for its lame-duck time.
+        // Both begin at once, because each still answers for its lame-duck time.
         for instance in self.instances.iter_mut().flatten() {
             instance.begin_to_stop();
         }
@@ -366,8 +366,8 @@ fn secret_key(folder: &Path) -> Result<String> {
 
 /// Returns a loopback address whose port was free a moment ago.
 ///
-/// For port 0 it chooses one below those that the system gives to outgoing connections: such a
-/// connection could take the port of an instance that is about to start.
+/// For port 0 it chooses a port below those that the system gives to outgoing connections, because
+/// such a connection could take the port of an instance that is about to start.
 fn address(port: u16) -> Result<SocketAddr> {
     static FIRST: OnceLock<u64> = OnceLock::new();
     static TRIED: AtomicU64 = AtomicU64::new(0);
@@ -386,7 +386,7 @@ fn address(port: u16) -> Result<SocketAddr> {
     Err(Error::internal("no port is free"))
 }
 
-/// Waits until `is_done`. Fails if the process has ended, or after half a minute.
+/// Waits until `is_done` returns `true`. Fails if the process has ended, or after half a minute.
 fn wait_for(
     name: &str,
     folder: &Path,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use filoplume::{Error, Result};
 
-/// Whose process it is.
+/// The user that a process runs as.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     /// The user who starts the stack.
@@ -22,7 +22,8 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// PostgreSQL refuses to run as root. Debian's package makes a user for it.
+    /// Returns the owner of PostgreSQL, which refuses to run as root. Debian's package makes a user
+    /// for it.
     pub(super) fn of_postgres() -> Self {
         let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
         let id = |option: &str| -> Option<u32> {
@@ -55,11 +56,11 @@ pub(super) fn postgres_folder() -> Option<PathBuf> {
     folders.filter(|folder| folder.join("initdb").exists()).max()
 }
 
-/// A running process. It ends when it is dropped.
+/// A running process. It is stopped when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     name: &'static str,
-    /// The signal that ends it.
+    /// The signal that stops the process.
     signal: &'static str,
     is_stopping: bool,
     child: Child,
@@ -79,7 +80,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // Ctrl-C goes to the whole group of the terminal. The stack ends them in its order.
+            // Ctrl-C goes to the whole group of the terminal. In a group of its own, the process
+            // does not get it, and the stack ends all processes in order.
             .process_group(0)
             .spawn()
             .map_err(|error| Error::internal(format!("{name} cannot be started: {error}")))?;
@@ -107,19 +109,19 @@ impl Process {
         let id = self.child.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
         for child in children.split_whitespace() {
-            // It may have ended.
+            // The child may have ended.
             Command::new("kill").args(["-s", signal, child]).stderr(Stdio::null()).status()?;
         }
         Ok(())
     }
 
-    /// Sends its signal. The wait is left to the drop.
+    /// Sends the signal that stops the process, and does not wait: the drop does.
     pub(super) fn begin_to_stop(&mut self) {
         // If it cannot be sent, the drop tries again.
         self.is_stopping = self.signal(self.signal).is_ok();
     }
 
-    /// Sends its signal, and waits until it has ended.
+    /// Sends the signal that stops the process, and waits until it has ended.
     pub(super) fn stop(mut self, patience: Duration) -> Result<()> {
         self.end(patience)
     }
@@ -152,7 +154,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A stopped process ends when it goes on, and waits for its children.
+        // A paused process ends only after it continues, and then waits for its children.
         if !self.has_ended() {
             let _ = self.signal_with_children("CONT");
         }

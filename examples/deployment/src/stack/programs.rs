@@ -1,4 +1,4 @@
-//! The command lines of the programs, and what shows that each is there.
+//! The command lines of the programs, and how each shows that it is ready.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -30,10 +30,10 @@ pub(super) fn start_postgres(folder: &Path, address: SocketAddr) -> Result<Proce
     let mut command = owner.command(programs.join("postgres"));
     command.arg("-D").arg(&data).arg("-p").arg(address.port().to_string());
     command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
-    // The name of a transaction has its trace. Values of slow statements are not logged.
+    // `%a` is the name of a transaction, with its trace. Values of slow statements are not logged.
     command.args(["-c", "log_line_prefix=%m [%p] %a ", "-c", "log_min_duration_statement=100ms"]);
     command.args(["-c", "log_parameter_max_length=0"]);
-    // It closes its connections at SIGINT, and waits for clients at SIGTERM.
+    // At SIGINT it closes its connections. At SIGTERM it would wait for its clients.
     let mut process = Process::start("postgres", "INT", &mut command, folder)?;
     let ready = || {
         let arguments = ["-q", "-h", "127.0.0.1", "-p"];

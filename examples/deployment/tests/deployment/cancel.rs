@@ -12,7 +12,7 @@ use filoplume_tests::{Client, eventually_within, one_at_a_time};
 
 use super::start;
 
-/// How soon a query ends whose client has gone. It would run for a minute.
+/// How soon a query ends after its client has gone. It would run for a minute otherwise.
 const SOON: Duration = Duration::from_secs(5);
 
 #[derive(QueryableByName)]
@@ -61,7 +61,7 @@ fn a_query_ends_when_its_client_has_gone() {
             });
             let ended = ended.expect("the client is there").unwrap_err().to_string();
             assert!(ended.contains("user request"), "{ended}");
-            // The connection is as good as before.
+            // The connection can still be used.
             sql_query("SELECT 1").execute(&mut connection)?;
             Ok("nobody reads this".to_owned())
         })

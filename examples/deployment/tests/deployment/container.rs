@@ -66,7 +66,7 @@ fn the_manifest_fits_the_program() {
     let user = template["spec"]["securityContext"]["runAsUser"].as_integer();
     assert_eq!(user, Some(i64::from(USER)));
 
-    // What probes ask for is there, and only what they may fail on fails.
+    // Every probe asks for a path that exists, and readiness fails within the lame-duck time.
     let Some((_folder, stack)) = start(LAME_DUCK) else { return };
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         let get = &container[probe]["httpGet"];
@@ -109,7 +109,7 @@ fn systemd_understands_the_unit() {
     assert!(text.contains(installed_at));
     fs::write(&unit, text.replace(installed_at, env!("CARGO_BIN_EXE_deployment"))).unwrap();
     let output = Command::new("systemd-analyze").arg("verify").arg(&unit).output().unwrap();
-    // It may have something to say about other units.
+    // The program may also report problems of other units.
     let said = String::from_utf8_lossy(&output.stderr);
     let about_ours: Vec<&str> = said.lines().filter(|line| line.contains("deployment@")).collect();
     assert_eq!(about_ours, [""; 0]);

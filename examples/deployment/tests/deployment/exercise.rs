@@ -88,7 +88,7 @@ fn planted_problems_are_found_where_the_guide_looks() {
     logs(&stack, &report);
     assert!(active(&stack, "/export").is_some_and(|calls| calls >= 5));
     drop(traffic);
-    // They would not end within the drain.
+    // These handlers would not end within the drain.
     for index in 0..2 {
         stack.kill_instance(index).unwrap();
     }

@@ -68,7 +68,7 @@ fn a_rolling_restart_fails_no_request() {
     assert_eq!(failures_of_a_rolling_restart(&mut stack), [""; 0]);
 }
 
-/// A write is not safe to repeat. So each that was answered is there once, and there is no other.
+/// A write is not safe to repeat. So each answered note is stored once, and there are no others.
 #[test]
 fn a_rolling_restart_loses_and_repeats_no_write() {
     const EACH: usize = 40;
@@ -91,7 +91,7 @@ fn a_rolling_restart_loses_and_repeats_no_write() {
     assert_eq!(notes, i64::try_from(answered.load(Ordering::Relaxed)).unwrap());
 }
 
-/// The tests above would notice if the lame-duck time had no effect.
+/// Shows that the tests above would notice if the lame-duck time had no effect.
 #[test]
 fn a_rolling_restart_without_a_lame_duck_time_fails_requests() {
     let _alone = one_at_a_time();
@@ -122,7 +122,7 @@ fn a_killed_instance_loses_only_what_it_was_answering() {
     traffic.goes_on(100);
     let [mut database, mut watcher] =
         [(); 2].map(|()| PgConnection::establish(&stack.database()).unwrap());
-    // Notes can be read, and those who write one wait.
+    // With this lock, notes can be read, and requests that write one wait.
     database.batch_execute("BEGIN; LOCK TABLE notes IN EXCLUSIVE MODE").unwrap();
     let posts: Vec<_> = (0..POSTS)
         .map(|number| {
@@ -152,10 +152,10 @@ fn a_killed_instance_loses_only_what_it_was_answering() {
     later.goes_on(200);
     let failures: Vec<String> = later.stop().into_iter().flatten().collect();
     assert_eq!(failures, [""; 0]);
-    // What was lost has left nothing behind, and what was answered is there.
+    // The lost requests have stored no note, and each answered one has stored its note.
     let count = count(&mut database, "SELECT count(*) FROM notes");
     assert_eq!(count, i64::try_from(answered.len()).unwrap());
-    // A client that tries again at once may still meet the dying process, and no later one does.
+    // A client that tries again at once may still reach the dying process. Later ones do not.
     for failures in traffic.stop() {
         assert!(failures.len() <= 2, "{failures:?}");
     }
@@ -175,7 +175,8 @@ fn a_rate_limit_counts_over_both_instances() {
     let (allowed, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let started = Instant::now();
     thread::scope(|scope| {
-        // Both directly, so that each gets the same load. Both see the same client.
+        // Requests go directly to both instances, so that each gets the same load. Both see the
+        // same client.
         for index in [0, 1, 0, 1] {
             let (address, allowed, refused) = (stack.instance(index), &allowed, &refused);
             scope.spawn(move || {

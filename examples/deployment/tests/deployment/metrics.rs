@@ -22,7 +22,7 @@ fn query(prometheus: SocketAddr, query: &str) -> Option<f64> {
     let target = format!("/api/v1/query?query={encoded}");
     client.try_send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")).ok()?;
     let answer = client.try_response().ok()?;
-    // It is not ready at once.
+    // Prometheus is not ready at once.
     if answer.status == 503 {
         return None;
     }
@@ -44,7 +44,7 @@ fn prometheus_scrapes_both_instances() {
     let Some((_folder, stack)) = start(LAME_DUCK) else { return };
     assert_eq!(Client::connect(stack.address()).get("/metrics").status, 403);
     let Some(prometheus) = prometheus(&stack) else { return };
-    // The probes of haproxy are requests.
+    // The probes of haproxy are requests too, so each scraped instance has this series.
     let count = "count(http_server_requests_total{route=\"/ready\"})";
     eventually("both instances are scraped", || query(prometheus, count) == Some(2.0));
 }
@@ -67,8 +67,8 @@ fn gust() -> PathBuf {
     program.expect("cargo names the program that it has built")
 }
 
-/// The figures of one run of gust: the number of responses, and the 99th percentile in seconds from
-/// when a request was sent, and from when it was due.
+/// The figures of one run of gust: the number of responses, and the 99th percentile of the latency
+/// in seconds, measured from when a request was sent and from when it was due.
 struct Measured {
     responses: f64,
     sent: f64,
@@ -92,13 +92,13 @@ fn measure(gust: &Path, folder: &Path, url: &str) -> Measured {
 
 const RUN: &str = "12s";
 
-/// Longer than a run, so that no response of it is outside.
+/// Longer than a run, so that it contains all responses of the run.
 const WINDOW: &str = "15s";
 
-/// Prometheus assumes that times are spread evenly over a bucket, and these are a tenth wide. For
-/// times with a tail, like those of `/spread`, that is wrong by some per cent, computed without
-/// noise. For times that end sharply within a bucket it is wrong by up to 10 %, whatever the server
-/// does.
+/// Prometheus assumes that times are spread evenly over a bucket, and the buckets are a tenth wide.
+/// For times with a tail, like those of `/spread`, the percentile is then wrong by some per cent
+/// even without noise. For times that end sharply within a bucket it is wrong by up to 10 %,
+/// whatever the server does.
 #[test]
 fn prometheus_and_gust_agree_on_the_99th_percentile() {
     const ROUNDS: usize = 4;

@@ -11,7 +11,7 @@ use super::{start, threads};
 
 const AWAY: Duration = Duration::from_secs(5);
 
-/// How long requests may fail after it is back.
+/// How long requests may fail after PostgreSQL is back.
 const RECOVERY: Duration = Duration::from_secs(2);
 
 /// Sends requests while PostgreSQL is away. Returns how long each failure took.
@@ -23,9 +23,9 @@ fn requests_without_postgres(address: SocketAddr, cookie: &str) -> Vec<Duration>
         let response = request(address, "GET", "/api/notes", "", "");
         assert_eq!(response.status, 503, "{response:?}");
         times.push(asked.elapsed());
-        // A session comes from Redis, and what it is for does not.
+        // The session comes from Redis, but the list of files comes from PostgreSQL.
         assert_eq!(request(address, "GET", "/api/files", cookie, "").status, 503);
-        // What needs no database is answered.
+        // Requests that need no database are answered.
         for target in ["/page.js", "/live", "/ready"] {
             assert_eq!(Client::connect(address).get(target).status, 200, "{target}");
         }
@@ -84,8 +84,8 @@ fn without_postgres_what_needs_it_fails_soon_and_the_rest_is_served() {
     check_says(address, "passed");
     assert_eq!(request(address, "GET", "/api/files", &cookie, "").status, 200);
     assert_eq!(scripts.stop().concat(), [""; 0]);
-    // Each failure is an answer, and not a connection that ends. It is a 500 if it was the commit
-    // that failed.
+    // Each failure is a response, and not a connection that ended. The status is 500 if the commit
+    // failed.
     let failures = pages.stop().concat();
     let is = |status| move |failure: &&String| failure.contains(status);
     let [tried, unknown] =
@@ -97,7 +97,7 @@ fn without_postgres_what_needs_it_fails_soon_and_the_rest_is_served() {
     }
 }
 
-/// Connections stay open, and nothing comes. A client cannot tell that from a long query.
+/// The connections stay open, and no answer arrives. A client cannot tell that from a long query.
 #[test]
 fn a_silent_postgres_holds_as_many_threads_as_it_has_connections() {
     /// The connections of an instance.
@@ -128,7 +128,7 @@ fn a_silent_postgres_holds_as_many_threads_as_it_has_connections() {
     pages.goes_on(200);
     check_says(address, "passed");
     assert_eq!(scripts.stop().concat(), [""; 0]);
-    // Those that got no connection were told so, and the others have waited.
+    // Requests that got no connection were answered with a 503. The others have waited.
     for failure in pages.stop().concat() {
         assert!(failure.contains("503"), "{failure}");
     }

@@ -1,4 +1,4 @@
-//! Whose word the instances take for the address of a client.
+//! Which proxies the instances trust to name the address of a client.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use filoplume_tests::{Client, eventually, one_at_a_time};
 
 use super::start_with;
 
-/// Asks the first instance as a proxy would, and checks whom its log calls the client.
+/// Sends a request to the first instance as a proxy would, and checks the client in its log.
 fn client_is(stack: &deployment::stack::Stack, target: &str, expected: &str) {
     let mut client = Client::connect(stack.instance(0));
     client.send(format!(
@@ -25,7 +25,7 @@ fn the_environment_says_which_proxies_are_trusted() {
     let Some((_folder, mut stack)) = start_with(|options| options.lame_duck(Duration::ZERO)) else {
         return;
     };
-    // Those on this machine.
+    // By default, the proxies on this machine are trusted.
     client_is(&stack, "/", "203.0.113.9");
     for (trusted, target, expected) in [
         ("10.0.0.0/8", "/page.js", "127.0.0.1"),
@@ -37,7 +37,7 @@ fn the_environment_says_which_proxies_are_trusted() {
         stack.start_instance(0).unwrap();
         client_is(&stack, target, expected);
     }
-    // A mistake is no reason to trust nobody, or everybody.
+    // With an invalid value an instance does not start, rather than trust nobody or everybody.
     stack.kill_instance(0).unwrap();
     stack.set_variable("TRUSTED_PROXIES", "10.0.0.0/33");
     assert!(stack.start_instance(0).is_err());

@@ -30,7 +30,8 @@ fn is_away(stack: &mut Stack, goes: fn(&mut Stack), returns: fn(&mut Stack)) {
         assert_eq!(response.status, 503, "{response:?}");
         assert_eq!(Client::connect(address).get("/api/notes").status, 200);
         assert_eq!(Client::connect(address).get("/ready").status, 200);
-        // Both fail or succeed at once while Redis is stopped, and the API has a rate limit.
+        // While Redis is stopped no request waits. Without a pause, the loop would exceed the rate
+        // limit of the API.
         thread::sleep(PAUSE);
     }
     traffic.goes_on(100);

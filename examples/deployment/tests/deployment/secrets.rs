@@ -1,4 +1,4 @@
-//! What clients send in confidence is in nothing that the deployment writes or shows.
+//! No secret that clients send is in anything that the deployment writes or shows.
 
 use std::fs;
 use std::io::Read;
@@ -41,7 +41,7 @@ fn shown(address: SocketAddr, target: &str) -> String {
         match stream.read(&mut part) {
             Ok(0) => break,
             Ok(length) => text.extend_from_slice(&part[..length]),
-            // A feed goes on.
+            // A feed does not end.
             Err(_) => {}
         }
     }
@@ -80,7 +80,7 @@ fn no_secret_is_written_or_shown() {
     ];
     assert_eq!(statuses, [403, 400, 201, 201, 422, 401, 404, 405]);
     assert_eq!(upload(address, &cookie, "a.txt", &format!("{PLANTED}-content")).status, 201);
-    // Without Redis and within an error.
+    // A request that fails because Redis does not answer.
     stack.pause_redis(true).unwrap();
     let failed = send(address, "POST", "/api/notes", &cookie, &format!("{PLANTED}-late"));
     assert!(matches!(failed, 500 | 503), "{failed}");
@@ -105,7 +105,7 @@ fn no_secret_is_written_or_shown() {
             assert_eq!(line, None, "{name} has {secret}");
         }
     }
-    // What was asked for is logged, so the search would find something.
+    // The paths of the requests are logged, so the search above would find secrets there.
     let has = |path: &str| written.iter().any(|(_, text)| text.contains(path));
     assert!(has("/api/login") && has("/nowhere"));
     assert_eq!(request(address, "GET", "/api/notes", "", "").status, 200);

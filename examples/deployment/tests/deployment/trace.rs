@@ -109,7 +109,7 @@ fn one_trace_id_leads_from_haproxy_to_the_database() {
     eventually("no name is left", || {
         sql_query(query).get_results::<Name>(locker).unwrap().is_empty()
     });
-    // No log has what clients wrote or sent with it, nor the query.
+    // No log contains texts, queries, passwords or cookies of clients.
     for log in ["haproxy", "first", "second", "postgres"] {
         let text = stack.log(log).unwrap();
         for secret in ["DROP TABLE", "a secret note", "secret=17", "correct horse", &cookie] {

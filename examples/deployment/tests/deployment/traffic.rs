@@ -18,11 +18,11 @@ pub(crate) struct Traffic {
     clients: Vec<JoinHandle<Vec<String>>>,
 }
 
-/// What clients send again and again.
+/// The request that clients send again and again.
 #[derive(Clone, Debug)]
 struct Asked {
     request: String,
-    /// The status of an answer that is as it should be.
+    /// The expected status.
     status: u16,
     pause: Duration,
 }
@@ -60,7 +60,7 @@ impl Traffic {
         Self { clients: clients.collect(), is_over, answered }
     }
 
-    /// Returns where the answers are counted that were as they should be.
+    /// Returns the counter of the answers with the expected status.
     pub(crate) fn counter(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.answered)
     }
