@@ -32,13 +32,14 @@ fn a_query_is_interrupted_when_its_client_has_gone_and_the_next_one_is_not() {
         let counted = cancel.interruptible(
             move || interrupt.interrupt(),
             || {
-                // The client may leave before the query begins: that is interrupted as well.
+                // The client may leave before the query begins. Then the query is interrupted as
+                // well.
                 told.send(Ok(0)).unwrap();
                 database.query_row(COUNTS, [], |row| row.get::<_, i64>(0))
             },
         );
         let counted = counted.expect("the client is there");
-        // The next user of the connection: the callback cannot hit it any more.
+        // The next query on this connection. The callback can no longer interrupt it.
         let next = database.query_row(
             "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 300000) SELECT \
              count(*) FROM c",

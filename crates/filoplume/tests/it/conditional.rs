@@ -50,7 +50,7 @@ fn equal_content_has_equal_tags_and_other_content_has_another() {
     assert_ne!(tag("/other").unwrap(), text);
     assert_ne!(tag("/empty").unwrap(), text);
     assert_eq!(client.head("/text").send().header("etag"), Some(&*text));
-    // The same on another machine, and after a restart.
+    // The tag is the same on another machine, and after a restart.
     assert_eq!(text, "\"982d9e3eb996f559e633f4d194def376\"");
 }
 

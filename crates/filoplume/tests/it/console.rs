@@ -466,7 +466,7 @@ fn a_new_process_takes_over_a_console_with_its_own_address() {
     new.shutdown();
 }
 
-/// As with `App::listen`, whose process ends as soon as its app is taken over.
+/// As with `App::listen`, the old process ends as soon as its app is taken over.
 #[cfg(unix)]
 #[test]
 fn an_old_process_that_ends_at_once_does_not_take_the_console_with_it() {

@@ -29,7 +29,8 @@ const REDIS: &str = "redis://user:s3same-redis@127.0.0.1:1/";
 #[track_caller]
 fn assert_clean(what: &str, text: &str) {
     let bytes: Vec<_> = PART.bytes().map(|byte| byte.to_string()).collect();
-    // At each of the three alignments of base64, the middle of its encoding is one of these.
+    // Base64 has three alignments. For each, this is the middle part of the encoding, which does
+    // not depend on what is around the secret.
     let encoded = |skip: usize| {
         let text = format!("{}{PART}", "x".repeat(skip));
         let encoded = STANDARD.encode(text);
@@ -197,11 +198,12 @@ fn a_request_with_credentials_leaves_none_in_debug_output_and_log() {
                         _ => request.bearer(SECRET),
                     };
                     check("TestRequest", &request);
-                    // An inner check that fails would be a `500`.
+                    // If a check in the handler failed, the status would be `500`.
                     let response = request.clone().send();
                     assert_eq!(response.status().as_u16(), status, "{target}");
                     check("TestResponse", &response);
-                    // The content of an exchange is printed: the test itself sent it.
+                    // The response is not checked: with it, the content that the test itself has
+                    // sent is printed.
                     let form = request.form(&[("password", SECRET)]);
                     check("TestRequest", &form);
                     form.send();

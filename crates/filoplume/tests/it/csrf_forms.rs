@@ -84,7 +84,7 @@ fn the_field_of_a_multipart_form_is_where_the_page_has_it() {
         ("{token}<input name=title><input type=file name=photo>", 200),
         ("<input type=file name=photo>{token}", 403),
         ("<input name=title>{token}<input type=file name=photo>", 403),
-        // The fields are those of a script.
+        // A form without other fields gets them from a script.
         ("{token}", 200),
     ];
     for (fields, status) in pages {
@@ -170,7 +170,7 @@ fn a_form_without_cookies_is_refused_with_the_reason() {
     refused(app(sessions()).development(true), &|text| {
         assert!(text.contains(reason) && !text.contains("Secure"), "{text}");
     });
-    // With a cookie, the token is what is wrong.
+    // When a cookie was sent, the message blames the token.
     let client = app(sessions()).test();
     let token = client.get("/").send().text().to_owned();
     client.set_cookie("__Host-session-csrf", "x");

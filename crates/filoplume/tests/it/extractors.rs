@@ -120,7 +120,7 @@ fn optional_values_are_options() {
         expect!["415 the content must be JSON: send `content-type: application/json`"],
     );
     check(&client.post("/form").send(), expect!["200 None"]);
-    // Content of a type that is not read is not absent, even if it is empty.
+    // Content of a type that is not supported does not count as absent, even if it is empty.
     for path in ["/json", "/form"] {
         client.post(path).header("content-type", "text/plain").send().assert_status(415);
     }

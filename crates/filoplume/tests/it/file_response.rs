@@ -250,7 +250,7 @@ fn headers_around_a_file_keep_its_ranges_and_a_status_does_not() {
     posted.assert_status(200).assert_text("0123456789");
 }
 
-/// On an event loop and on a thread, with a file that is too long to be sent from memory.
+/// Runs on an event loop and on a thread, with a file that is too long to be sent from memory.
 #[test]
 fn a_long_file_is_streamed_wherever_the_handler_runs() {
     let folder = tempfile::tempdir().unwrap();

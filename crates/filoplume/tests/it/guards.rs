@@ -297,7 +297,8 @@ fn a_catch_all_of_the_same_prefix_without_the_middleware_is_refused() {
     assert!(own_app(own).is_ok());
 }
 
-/// Below the prefix nothing but the middleware answers, so only its fallback can show the mistake.
+/// Nothing below the prefix answers except the middleware, so only its fallback can show the
+/// mistake.
 #[test]
 fn the_middleware_of_a_nested_router_without_routes_is_checked() {
     let router = Router::new().with(middleware::Csrf::new());
@@ -341,7 +342,7 @@ fn a_route_that_is_open_by_accident_is_refused() {
                 .nest("/admin", reports().with(auth())),
             "/admin/reports",
         ),
-        // Each lacks what the other one has, which is one mistake.
+        // Each router lacks the middleware of the other one, which is reported as one mistake.
         (
             App::new()
                 .nest("/admin", users())

@@ -1,4 +1,4 @@
-//! The probes of an app: what strangers see, and that nothing keeps them from being answered.
+//! The probes of an app: what strangers see, and that probes are always answered.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -44,7 +44,7 @@ fn probes_say_which_check_fails_and_not_why() {
         .assert_status(503)
         .assert_header("content-type", "application/json")
         .assert_header("cache-control", "no-store");
-    // One of the checks has not passed yet.
+    // The instance is starting, because one of the checks has not passed yet.
     let worker = json!({"name": "worker", "status": "passed"});
     let expected = json!({"status": "starting", "checks": [
         {"name": "data\"base\n", "status": "passed"},
@@ -212,14 +212,14 @@ fn the_latest_results_are_among_the_metrics_and_a_scrape_runs_no_check() {
             Ok::<(), Error>(())
         })
         .optional_check("mail", LONG, failing);
-    // The order of the two does not matter.
+    // The order of `health` and `metrics` does not matter.
     let client = App::new().health(health).metrics("/metrics").test();
     let unknown = client.get("/metrics").send().text().to_owned();
     assert!(!unknown.contains("filoplume_check_up"), "{unknown}");
     assert!(!unknown.contains("filoplume_ready"), "nobody has probed: {unknown}");
     assert_eq!(*runs.lock().unwrap(), 0);
     client.get("/ready").send().assert_status(200);
-    // The text is up to half a second old.
+    // The text of the metrics may be up to half a second old.
     let end = Instant::now() + LONG;
     let text = loop {
         let text = client.get("/metrics").send().text().to_owned();

@@ -38,7 +38,8 @@ impl Instance {
 
     /// Starts instances that reach each other.
     fn start_two(server: &RedisServer) -> [Self; 2] {
-        // Not the same text: the second one has threads and connections of its own.
+        // The URL is another text, so that the second instance has threads and connections of its
+        // own.
         let other = format!("redis://localhost:{}/", server.port());
         let instances = [Self::start(&server.url()), Self::start(&other)];
         instances.iter().for_each(Self::wait_for_redis);
@@ -59,7 +60,7 @@ impl Instance {
         self.app().test()
     }
 
-    /// Returns what a client gets that has got this event last.
+    /// Returns what a client gets whose last event was this one.
     fn behind(&self, last: &str) -> String {
         self.client().get("/feed").header("last-event-id", last).send().text().to_owned()
     }
@@ -192,7 +193,7 @@ fn a_redis_that_stops_answering_delays_no_sender() {
     let Some(server) = RedisServer::start() else { return };
     let [first, second] = Instance::start_two(&server);
     server.signal("STOP");
-    // Twice as much as waits for Redis.
+    // Twice as many bytes as may wait for Redis.
     let large = "x".repeat(64 * 1024);
     let started = Instant::now();
     for _ in 0..512 {
@@ -282,7 +283,7 @@ fn messages_of_strangers_break_nothing() {
     eventually("all are refused", || seen() == refused);
     assert_eq!(second.channel.counts().received, 1);
 
-    // Some of these are events.
+    // Some of the changed messages are still valid events.
     let id = valid.windows(4).position(|bytes| bytes == b"news").unwrap();
     for at in 0..valid.len() {
         for byte in [0, 1, b'\n', 0x7f, 0xff, valid[at].wrapping_add(1)] {
@@ -310,7 +311,7 @@ fn a_message_that_is_too_long_stays_on_its_instance() {
     brief.hub.send(long.as_str());
     brief.wait_for(&long);
     assert_eq!(brief.channel.counts().dropped, 1);
-    // Too long for one of two receivers.
+    // This message is too long for one of the two receivers.
     first.hub.send("y".repeat(1000));
     first.hub.send("the end");
     second.wait_for("the end");
@@ -335,9 +336,9 @@ fn a_hub_that_is_dropped_leaves_its_channel_and_ends_its_connections() {
         answer.lines().last().map(str::to_owned)
     };
     eventually("one subscriber is left", || subscribers(&server).as_deref() == Some(":1"));
-    // Redis has unsubscribed the channel before this process has its answer.
+    // Redis unsubscribes the channel before its answer reaches this process.
     eventually("the channel is not connected", || !channel.is_connected());
-    // The last user of this URL.
+    // This is the last user of its URL.
     drop(channel);
     let wake_channels = || server.ask("PUBSUB CHANNELS filoplume:wake:*").matches('$').count();
     eventually("its threads end", || wake_channels() == 1);

@@ -374,7 +374,7 @@ fn a_stranger_fills_no_log_with_failures_and_hides_none_of_another_route() {
         assert!(of_route.iter().all(|line| line.contains(text)), "{of_route:?}");
         assert!((10..=11 + seconds).contains(&of_route.len()), "{} of {ASKED}", of_route.len());
         assert_eq!(others.len(), 1, "{others:?}");
-        // A second later there is a line again, which says how many are missing.
+        // After a second an error is logged again, and its line says how many were left out.
         let later = loop {
             let lines = logged(|| {
                 client.get(path).send().assert_status(500);

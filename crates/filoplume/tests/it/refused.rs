@@ -126,7 +126,7 @@ fn a_refused_request_has_an_id() {
         assert_eq!(values(&answers[0], "x-request-id"), ["mine"]);
         assert!(is_new(&values(&answers[1], "x-request-id")[0]), "{answers:?}");
 
-        // The outermost one gives it, as for other requests.
+        // The outermost middleware determines the ID, as for other requests.
         let renamed = app().with(ids().header("trace").trust_incoming(true)).with(ids());
         let answers = ask_while_full(renamed, &sent[..1]);
         assert_eq!(values(&answers[0], "trace"), ["its"]);
@@ -269,7 +269,7 @@ fn scripts_may_read_a_refusal_and_it_has_the_security_headers() {
     );
 }
 
-/// Where lines go.
+/// The text that is logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -304,7 +304,7 @@ fn a_refused_request_has_a_line_in_the_access_log_with_its_ids() {
         let answers = ask_while_full(app, &[("GET /query?token=s3cret", &headers)]);
         let [id] = &values(&answers[0], "x-request-id")[..] else { panic!("{answers:?}") };
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        // The other line is that of the request that held the permit.
+        // The second line is that of the request that held the permit.
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let [line, _] = &lines[..] else { panic!("{text}") };

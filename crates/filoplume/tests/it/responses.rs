@@ -113,7 +113,7 @@ fn headers_around_an_error_status_are_sent() {
     }
 }
 
-/// Or a page that is missing would stay in caches for as long as the page itself.
+/// Otherwise a missing page would stay in caches for as long as the page itself.
 #[test]
 fn headers_of_a_value_are_not_those_of_the_error_in_its_place() {
     const X: [(&str, &str); 1] = [("x-a", "b")];

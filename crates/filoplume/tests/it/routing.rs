@@ -125,7 +125,8 @@ fn a_redirect_never_leads_to_another_host() {
     }
 }
 
-/// A client resolves `.` and `..` before it follows: it would reach another path, or a loop.
+/// A client resolves `.` and `..` before it follows a redirect, so it would reach another path, or
+/// end in a loop.
 #[test]
 fn a_redirect_has_no_dot_segments() {
     let app =

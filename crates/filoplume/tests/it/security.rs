@@ -47,7 +47,7 @@ fn basic_auth_accepts_known_users() {
     let two =
         client.get("/").basic("ada", "p:w ä").header("authorization", "Basic YWRhOng=").send();
     two.assert_status(401);
-    // Also for a path without a route: unknown users do not learn which paths exist.
+    // This includes paths without a route, so that unknown users do not learn which paths exist.
     client.get("/nowhere").send().assert_status(401);
 }
 
@@ -228,7 +228,7 @@ fn an_app_that_takes_a_value_without_its_middleware_does_not_start() {
     assert!(claims.contains("GET /") && claims.contains(".with(Jwt::"), "{claims}");
     let session = mistake(App::new().get("/", |_: Session| "x"));
     assert!(session.contains(".with(Sessions::new(store, key))"), "{session}");
-    // Also in the wrong order.
+    // The wrong order is a mistake as well.
     let sessions = || Sessions::in_cookie(Key::generate());
     let csrf = mistake(App::new().post("/", || "x").with(Csrf::new()).with(sessions()));
     assert!(csrf.contains("before `.with(Csrf::new())`"), "{csrf}");
@@ -325,7 +325,8 @@ fn the_start_of_an_arriving_upload_is_read() {
         "--b\r\ncontent-disposition: form-data; name=\"_csrf\"\r\n\r\n{token}\r\n--b\r\n\
          content-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
     );
-    // Longer than what is collected before a handler is called that reads as it arrives.
+    // Longer than what is collected before the call of a handler that reads the content as it
+    // arrives.
     let (file, end) = ("x".repeat(1_500_000), "\r\n--b--\r\n");
     let length = head.len() + file.len() + end.len();
     for (path, expected) in
@@ -339,7 +340,7 @@ fn the_start_of_an_arriving_upload_is_read() {
              boundary=b\r\ncontent-length: {length}\r\n\r\n"
         )
         .expect("it listens");
-        // In pieces. The first of them end within the token.
+        // The content is sent in pieces. The first of them end within the token.
         let (first, second) = head.split_at(80);
         for piece in [&first[..40], &first[40..], second, &file[..1000], &file[1000..], end] {
             socket.write_all(piece.as_bytes()).expect("it listens");

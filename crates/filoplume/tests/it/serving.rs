@@ -48,7 +48,7 @@ fn an_app_keeps_its_configuration_unless_the_builder_sets_another() {
     }
 }
 
-/// The same for an app behind a raw protocol.
+/// The same applies to an app behind a raw protocol.
 #[test]
 fn an_app_keeps_its_configuration_behind_raw_tcp() {
     let config = ServerConfig::default().connections_max(7).raise_descriptor_limit(false);
@@ -93,11 +93,11 @@ fn a_panic_is_counted_once_whichever_layer_answers_it() {
     server.wait();
 }
 
-/// Set in the process that gets the signal.
+/// This variable is set in the process that gets the signal.
 #[cfg(unix)]
 const IS_CHILD: &str = "FILOPLUME_TEST_CHILD";
 
-/// Run in a separate process by the test below.
+/// The test below runs this in a separate process.
 #[cfg(unix)]
 #[allow(clippy::print_stdout, reason = "the parent reads it")]
 fn serve_until_a_signal() {
@@ -132,7 +132,7 @@ fn a_started_app_finishes_its_requests_after_a_signal() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // libtest begins the line in which the test prints first.
+    // The first text that a test prints is in a line that libtest has begun.
     let mut line_with = |text: &str| {
         let line = lines.by_ref().map(Result::unwrap).find(|line| line.contains(text)).unwrap();
         line.rsplit(' ').next().unwrap().to_owned()

@@ -251,7 +251,8 @@ fn a_slow_request_does_not_restore_a_session_that_was_ended() {
         let barrier = Arc::new(Barrier::new(2));
         let client = app(sessions())
             .post("/slow", |session: Session, State(barrier): State<Arc<Barrier>>| {
-                // Once after the session is read, and once after it was ended.
+                // The first wait is after the session was read, and the second one ends when the
+                // session was ended.
                 barrier.wait();
                 barrier.wait();
                 session.insert("late", "yes")
@@ -285,10 +286,10 @@ fn idle_sessions_end() {
         );
         let cookie = set.cookie(NAME).expect("it is set");
         let deadline = Instant::now() + Duration::from_secs(10);
-        // Use extends it only from the next second on, and then it has ended.
+        // A request extends a session only if a second has passed, and by then this one has ended.
         while client.get("/color").cookie(NAME, cookie).send().text() != "None" {
             assert!(Instant::now() < deadline, "it does not end");
-            // Polls: that time has passed is no event.
+            // Polls, because no event tells that time has passed.
             std::thread::sleep(Duration::from_millis(20));
         }
     });

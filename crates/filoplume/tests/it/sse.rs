@@ -61,7 +61,7 @@ fn a_client_that_connects_again_gets_the_kept_events_behind_its_last_one() {
     let rows = [
         ("b", "id: c\ndata: c\n\nid: d\ndata: d\n\n"),
         ("d", ""),
-        // Not kept any more, or of another process.
+        // The event is no longer kept, or its ID comes from another process.
         ("a", "id: b\ndata: b\n\nid: c\ndata: c\n\nid: d\ndata: d\n\n"),
         ("?", "id: b\ndata: b\n\nid: c\ndata: c\n\nid: d\ndata: d\n\n"),
     ];
@@ -95,7 +95,7 @@ fn events_without_an_id_get_one_that_is_found_again() {
     assert!(!missed.text().contains("data: first"));
 }
 
-/// What a client gets first is copied while others send.
+/// The kept events are copied for a new client while others send.
 #[test]
 fn no_event_is_missing_or_repeated_between_the_kept_ones_and_the_new_ones() {
     let hub = Hub::new().replay(20);
@@ -108,7 +108,7 @@ fn no_event_is_missing_or_repeated_between_the_kept_ones_and_the_new_ones() {
             sends.send(Event::new(format!("{count}{}", " ".repeat(1000))));
             count += 1;
             if count % 8 == 0 {
-                // What a client is sent has to end.
+                // The client must be able to catch up, so that its response ends.
                 std::thread::sleep(Duration::from_micros(100));
             }
         }
@@ -166,7 +166,7 @@ fn clients_that_left_are_removed_though_no_event_is_sent() {
     assert_eq!(hub.clients(), 0);
 }
 
-/// Without kept events there would be no second chance.
+/// The hub keeps no events, so a client that misses one cannot get it later.
 #[test]
 fn what_is_sent_after_a_client_has_subscribed_reaches_it() {
     let hub = Hub::new();
@@ -184,7 +184,7 @@ fn a_silent_hub_keeps_its_connections_alive() {
         .start("127.0.0.1:0")
         .unwrap();
     let mut stream = TcpStream::connect(app.local_addr()).unwrap();
-    // Less than the interval without this.
+    // Shorter than the default interval, so that the read would time out with it.
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let (mut read, mut chunk) = (String::new(), [0; 1024]);
@@ -246,7 +246,7 @@ fn a_closed_hub_ends_its_streams_and_then_tells_browsers_to_stop() {
     hub.clone().close();
     assert_eq!(hub.clients(), 0, "it is for all clones");
     hub.send("late");
-    // A stream from before the end has nothing more to send.
+    // A stream that was opened before the hub was closed has nothing more to send.
     let before = streams.into_response().unwrap();
     let ended = App::new().get("/", before_once(before)).test().get("/").send();
     ended.assert_status(200).assert_text("");

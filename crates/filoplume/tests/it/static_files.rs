@@ -88,7 +88,7 @@ fn a_file_is_sent_with_all_its_headers() {
 }
 
 fn httpdate(time: SystemTime) -> String {
-    // Takes the date from a response that has it: the test shares no code with the server.
+    // Takes the date from a response that has it, because the test shares no code with the server.
     let site = digits();
     set_modified(&site.path("digits.txt"), time);
     site.at_root().get("/digits.txt").send().header("last-modified").unwrap().to_owned()
@@ -129,7 +129,8 @@ fn head_has_the_headers_of_get() {
     site.write("empty.txt", "");
     site.write("docs/index.html", "docs");
     let client = App::new().files("/", site.files().precompressed(true)).test();
-    // A tag becomes strong when its file has not changed for a while: not between two requests.
+    // A tag becomes strong when its file has not changed for a while. That must not happen between
+    // two requests.
     for file in ["/digits.txt", "/long.txt", "/empty.txt", "/docs/"] {
         strong_tag(&client, file);
     }
@@ -259,7 +260,7 @@ fn mistakes_are_reported_when_the_app_starts() {
     assert!(mistake("/", site.files().index("../secret.txt")).contains("../secret.txt"));
     assert!(mistake("/", site.files().fallback("/etc/passwd")).contains("/etc/passwd"));
     let embedded = StaticFiles::embedded::<Assets>().fallback("none.html");
-    // Builds for debugging read the folder, where it may come later.
+    // Debug builds read the folder at run time, so the file may still appear there.
     if !cfg!(debug_assertions) {
         let told = mistake("/", embedded);
         assert!(told.contains("the fallback \"none.html\" of static files does not"), "{told}");

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// An app whose reports go to a test as well.
+/// An app that also sends its reports to a test.
 struct Told {
     app: AppService,
     reports: mpsc::Sender<Stuck>,
@@ -39,8 +39,8 @@ impl Service for Told {
     }
 }
 
-/// Requests `GET /7` of an app, calls `release` when a report has come, and returns that report and
-/// the one of the end.
+/// Requests `GET /7` of an app, and calls `release` when a report has come. Returns that report,
+/// and the one that says that the handler has returned.
 fn reports(app: App, release: impl FnOnce()) -> (Stuck, Stuck) {
     let (sender, reports) = mpsc::channel();
     let config = ServerConfig::default().stuck_after(Duration::from_millis(50));

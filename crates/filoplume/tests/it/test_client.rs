@@ -261,7 +261,7 @@ fn a_failed_comparison_names_each_place_and_prints_the_exchange() {
     );
 }
 
-/// For calls that are expected to panic.
+/// Discards the value of a call that is expected to panic.
 fn discard<T: ?Sized>(_: &T) {}
 
 #[test]

@@ -57,7 +57,8 @@ fn one_slow_and_one_refused_request() {
     assert_eq!(status_of(send(app.local_addr(), "/refused")), 503);
     release.send(()).unwrap();
     assert_eq!(status_of(holder), 200);
-    // A story is told after its response was written, but before the server has stopped.
+    // The story of a request is logged after its response was written, but before the server has
+    // stopped.
     app.shutdown();
 }
 
@@ -213,7 +214,7 @@ fn three_forms_whose_cookies_were_lost() {
     }
 }
 
-/// Robots send such forms as well.
+/// There is one line, because robots send such forms as well.
 #[test]
 fn forms_whose_secure_cookies_were_lost_are_one_line_on_stderr() {
     let stderr = stderr_of("three_forms_whose_cookies_were_lost");
@@ -243,9 +244,9 @@ fn one_limit_behind_a_proxy_that_is_not_trusted() {
         .unwrap();
     let plain = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for (address, request, status) in [
-        // Nothing is refused.
+        // The first request is allowed, so there is nothing to report.
         ("127.0.0.1", &head_from_a_proxy("/"), 200),
-        // Without the header, from a public address, and by something else than the address.
+        // No report is due without the header, from a public address, or with another key.
         ("127.0.0.1", &plain.to_owned(), 429),
         ("192.0.2.9", &head_from_a_proxy("/"), 200),
         ("192.0.2.9", &head_from_a_proxy("/"), 429),
@@ -276,7 +277,7 @@ fn one_proxy_header_that_is_not_expected() {
     for header in ["PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n", "\r\n\r\n\0\r\nQUIT\n\u{21}"] {
         assert_eq!(answer(&app, "10.0.0.1", header), 400);
     }
-    // Only the first mistake is told.
+    // Only the first mistake is reported.
     assert_eq!(answer(&app, "10.0.0.1", &head_from_a_proxy("/")), 200);
 }
 
@@ -302,7 +303,7 @@ fn a_proxy_that_is_not_trusted_is_one_line_on_stderr_when_a_handler_asks_for_the
     assert_eq!(stderr.matches("192.168.0.1 sends X-Forwarded-For").count(), 1, "{stderr}");
 }
 
-/// Ends when its input does, which is at once unless the next test runs it.
+/// Ends when its standard input ends if the next test runs it, and otherwise at once.
 #[test]
 fn one_stuck_handler() {
     let (release, released) = mpsc::channel::<()>();
@@ -333,7 +334,7 @@ fn a_stuck_handler_is_on_stderr() {
         stderr.map(Result::unwrap).collect::<String>()
     });
     let report = finding.recv_timeout(DEADLINE);
-    // The handler returns.
+    // The end of the standard input makes the handler return.
     drop(stdin);
     assert!(child.wait().unwrap().success());
     let rest = reader.join().unwrap();
@@ -342,7 +343,7 @@ fn a_stuck_handler_is_on_stderr() {
     assert!(![report, rest].concat().contains("planted"));
 }
 
-/// With a subscriber: the log of the engine is what is looked at.
+/// Has a subscriber, because the log of the engine is checked.
 #[test]
 fn one_app_that_gives_up_two_handlers() {
     let _ = tracing_subscriber::fmt().with_ansi(false).with_writer(io::stderr).try_init();

@@ -95,7 +95,7 @@ fn a_peer_that_does_not_read_fills_only_the_bound() {
     assert!(unsent <= 101_000, "{unsent}");
 }
 
-/// The answers to a flood wait until the peer reads, and so does the flood.
+/// While the peer does not read, the answers to a flood wait, and the flood is not read.
 #[test]
 fn a_flood_of_pings_is_read_only_as_fast_as_it_is_answered() {
     let app = echo();
@@ -103,7 +103,7 @@ fn a_flood_of_pings_is_read_only_as_fast_as_it_is_answered() {
     client.stream().set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let ping: Vec<u8> = [&[0x89, 0xfd, 0, 0, 0, 0][..], &[b'p'; 125]].concat();
     let flood = ping.repeat(1000);
-    // What both systems buffer is some megabytes. The flood would be endless otherwise.
+    // Both systems buffer some megabytes. Without a bound, the flood would be endless.
     let mut sent = 0;
     let stuck = loop {
         match (&mut client.stream()).write(&flood[sent % flood.len()..]) {
@@ -113,7 +113,7 @@ fn a_flood_of_pings_is_read_only_as_fast_as_it_is_answered() {
         assert!(sent < 1 << 30, "the server reads without end");
     };
     assert!(matches!(stuck, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{stuck}");
-    // It goes on when the peer reads.
+    // The server continues when the peer reads.
     let mut answers = vec![0; 127 * 1000];
     (&mut client.stream()).read_exact(&mut answers).unwrap();
     assert!(answers.chunks(127).all(|pong| pong[0] == 0x8a && pong[1] == 125));

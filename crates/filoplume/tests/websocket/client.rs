@@ -9,7 +9,7 @@ use filoplume_websocket::{
     Limits, Role,
 };
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client {

@@ -92,7 +92,7 @@ fn an_origin_is_accepted_if_it_is_the_host_or_allowed() {
     }
 }
 
-/// It is not known which one another program looks at, in front of this one or behind it.
+/// Another program, in front of this one or behind it, may look at either of two origins.
 #[test]
 fn two_origins_are_none_that_is_accepted() {
     let app = App::new().websocket("/ws", echo).start("127.0.0.1:0").unwrap();

@@ -42,7 +42,7 @@ impl Instance {
                             let room = rooms.get(&name).unwrap();
                             match message {
                                 Message::Text(text) => room.broadcast(text),
-                                // For the others.
+                                // Binary messages go to the other members only.
                                 Message::Binary(bytes) => room.broadcast_except(socket, bytes),
                             };
                         })
@@ -149,7 +149,7 @@ fn a_member_that_reads_slowly_does_not_hold_up_the_messages_of_other_instances()
     let [first, second] = Instance::start_two(&server);
     let _silent = second.member("one");
     let mut reader = second.member("one");
-    // More than the system takes for a socket that nobody reads.
+    // The messages are more than the system buffers for a socket that nobody reads.
     let large = "x".repeat(256 * 1024);
     for number in 0..100 {
         first.rooms.broadcast("one", format!("{number}{large}"));

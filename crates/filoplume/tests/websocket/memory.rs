@@ -1,4 +1,4 @@
-//! What sockets hold of the server's memory budget.
+//! How much of the server's memory budget sockets use.
 
 use std::sync::mpsc;
 
@@ -18,7 +18,7 @@ fn echo(memory_max: usize) -> RunningApp {
         .unwrap()
 }
 
-/// The first `length` bytes of a text of 500,000 bytes.
+/// Returns the frame of a text of 500,000 bytes, up to its first `length` bytes.
 fn beginning(length: usize) -> Vec<u8> {
     let head = [&[0x81, 0xff][..], &500_000_u64.to_be_bytes(), &[0; 4]].concat();
     [head, vec![b'a'; length]].concat()
@@ -35,7 +35,7 @@ fn a_message_for_which_there_is_no_memory_closes_its_socket_and_no_other() {
     client.expect(Received::End);
     other.text("hello");
     other.expect(text("hello"));
-    // What was refused is given back.
+    // The memory of the refused message is free again.
     let long = "a".repeat(40_000);
     other.text(&long);
     other.expect(text(&long));
@@ -71,6 +71,7 @@ fn messages_for_a_peer_that_does_not_read_are_refused_when_memory_is_short() {
         .unwrap();
     let _client = Client::connect(app.local_addr(), "/ws");
     let error = errors.recv_timeout(DEADLINE).unwrap();
-    // On a busy machine the messages are queued before it is known that the peer does not read.
+    // On a busy machine, the messages may be queued before the server notices that the peer does
+    // not read.
     assert!(matches!(error, Some(SendError::OutOfMemory | SendError::Closed)), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! Sockets on threads of their own: silent peers, slow messages, and who has the last word.
+//! Sockets on threads of their own: silent peers, slow messages, and which close frame is the last.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn a_message_that_trickles_closes_the_socket() {
     client.expect_after_pings(&Received::Close(1008, reason));
 }
 
-/// A peer may take a second close frame for a breach of the protocol.
+/// A peer may regard a second close frame as a protocol error.
 #[test]
 fn a_socket_that_closes_says_no_other_goodbye_when_the_server_stops() {
     let code = || CloseCode::new(4000).unwrap();
@@ -72,8 +72,8 @@ fn a_socket_that_closes_says_no_other_goodbye_when_the_server_stops() {
         client.expect(text("hello"));
         client
     };
-    // All are told by one thread, one after the other: when both of these know it, the socket that
-    // was opened between them was passed.
+    // One thread tells all sockets in the order in which they were opened. When the sockets before
+    // and after the one at `/closes` know of the shutdown, the thread has passed that one too.
     let mut before = greeted();
     let (mut stream, _, mut received) = handshake(address, "/closes", &[]);
     let frame = [&[0x88, 8][..], &4000_u16.to_be_bytes(), b"enough"].concat();

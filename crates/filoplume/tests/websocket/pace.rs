@@ -25,8 +25,8 @@ struct Site {
 }
 
 impl Site {
-    /// Members send to each other at `/`. Their sockets and the reasons why they closed arrive at
-    /// the receivers.
+    /// Members send messages to each other at `/`. The receivers get their sockets, and the reasons
+    /// why they closed.
     fn start(&self) -> (RunningApp, mpsc::Receiver<Socket>, mpsc::Receiver<CloseReason>) {
         let (opened, sockets) = mpsc::channel();
         let (closed, reasons) = mpsc::channel();
@@ -75,8 +75,8 @@ fn flood(stream: &TcpStream) -> JoinHandle<()> {
     })
 }
 
-/// Sends until a member takes no more, because the system's buffers are full, and not only because
-/// its loop has not run yet.
+/// Sends until a member takes no more because the system's buffers are full. A loop that has not
+/// run yet is not enough: the member must still be behind after a pause.
 fn crowd(room: &Room, stalled: &Socket, except: &Socket) {
     let is_behind = || stalled.unsent_bytes() > 128 * 1024;
     while !is_behind() {
@@ -138,7 +138,7 @@ fn a_member_that_reads_nothing_is_still_disconnected() {
     eventually("both have joined", || site.room.len() == 2);
     let flood = flood(flooder.stream());
     eventually("it is disconnected", || site.slow.load(Ordering::Relaxed) == 1);
-    // Nobody is behind any more.
+    // The slow member is gone, so nobody delays the others.
     let before = site.sent.load(Ordering::Relaxed);
     eventually("the others continue", || site.sent.load(Ordering::Relaxed) > before + 10_000);
     flooder.stream().shutdown(Shutdown::Both).unwrap();
@@ -193,7 +193,8 @@ fn whoever_waits_for_a_member_that_goes_away_goes_on_at_once() {
         eventually("the other one is sent", || are_sent(2));
         begun.elapsed()
     };
-    // Without a wake-up it would wait for three seconds, each time. A busy machine may do so once.
+    // Without a wake-up, the sender would wait for three seconds each time. With one, that can only
+    // happen now and then on a busy machine.
     assert!((0..5).any(|_| waits() < Duration::from_secs(2)), "nobody has woken it");
 }
 

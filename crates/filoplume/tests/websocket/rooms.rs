@@ -67,8 +67,8 @@ fn members_of_a_room_receive_the_same_messages_in_the_same_order() {
     other.expect(text("to the other room"));
 }
 
-/// Messages of a room are shared by its members, and others are a socket's own. Whatever waits when
-/// the loop sends it, a peer receives both kinds in one order.
+/// The members of a room share its messages, and each socket has other messages of its own. A peer
+/// receives both kinds in the order in which they were sent, whatever waits when the loop sends.
 #[test]
 fn messages_of_a_room_and_others_keep_their_order() {
     let offers: [&[(&str, &str)]; 3] = [
@@ -165,7 +165,7 @@ fn a_room_that_was_kept_takes_no_later_one_of_its_name_with_it() {
     ended.leave(&first);
     assert!(rooms.get("one").is_none());
     rooms.join("one", &second);
-    // Somebody who still has the earlier room comes and goes.
+    // A program that still has the earlier room lets a socket join and leave.
     ended.join(&first);
     ended.leave(&first);
     assert_eq!((rooms.len_of("one"), ended.len()), (1, 1));

@@ -130,7 +130,7 @@ fn a_close_that_is_not_answered_ends_the_connection() {
         let closed = closed.clone();
         upgrade
             .close_timeout(Duration::from_millis(50))
-            // Nothing else has a deadline.
+            // Nothing but the close timeout has a deadline.
             .ping_interval(None)
             .on_open(|socket: &Socket| socket.close(CloseCode::NORMAL, ""))
             .on_close(move |_: &Socket, reason: &CloseReason| {
@@ -287,7 +287,8 @@ fn a_peer_that_sends_messages_is_not_pinged() {
         client.text("the end");
         client.receive() != text("the end")
     };
-    // It would be, each time. On a busy machine the peer may seem to be silent, now and then.
+    // If messages did not count, the peer would be pinged each time. On a busy machine it may seem
+    // to be silent now and then.
     assert!((0..10).any(|_| !is_pinged()));
 }
 
@@ -374,7 +375,7 @@ fn a_panic_in_a_closure_closes_its_socket_with_1011() {
         let mut client = Client::connect(app.local_addr(), path);
         if path == "/message" {
             client.text("panic");
-            // The closure is not called again.
+            // The closure has panicked, and is not called again.
             client.text("another");
         }
         if says_something {
@@ -417,7 +418,8 @@ fn a_shutdown_closes_sockets_on_threads_with_1001() {
     }
     for _ in &clients {
         let received = ends.recv_timeout(DEADLINE).unwrap();
-        // None, if the thread was still busy with its greeting when the server stopped.
+        // Nothing is received if the thread was still busy with its greeting when the server
+        // stopped.
         assert!(received <= 1, "{received}");
     }
     app.wait();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Over a socket, where the content arrives while the extractor reads it.
+/// This runs over a socket, so that the content arrives while the extractor reads it.
 #[test]
 fn a_chunked_content_has_the_same_limit_as_an_announced_one() {
     let app = App::new().post("/", |text: String| text.len().to_string()).build().unwrap();
@@ -29,8 +29,8 @@ fn a_chunked_content_has_the_same_limit_as_an_announced_one() {
     assert!(too_long.starts_with("HTTP/1.1 413 "), "{too_long}");
 }
 
-/// Also over a socket. `?` distinguishes an error of the engine about the content from an error of
-/// the handler's own files.
+/// This runs over a socket, too. `?` distinguishes an error of the engine about the content from an
+/// error of the handler's own files.
 #[test]
 fn a_malformed_content_is_a_client_error_even_if_it_is_streamed() {
     let read = |mut body: Body| -> Result<String> {
@@ -38,8 +38,8 @@ fn a_malformed_content_is_a_client_error_even_if_it_is_streamed() {
         body.read_to_end(&mut content)?;
         Ok(content.len().to_string())
     };
-    // The content is not collected first: otherwise the engine itself would refuse one that is too
-    // short.
+    // The content is not collected before the call. Otherwise the engine itself would refuse
+    // content that is too short.
     let config = ServerConfig::default().buffered_content_bytes_max(0);
     let app = App::new().post("/", read).with(middleware::BodyLimit::new(10)).config(config);
     let app = app.start("127.0.0.1:0").unwrap();

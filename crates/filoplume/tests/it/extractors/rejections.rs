@@ -88,7 +88,7 @@ fn malformed_json_is_a_400_with_line_and_column() {
         &post(&client, JSON, b"{\"mail\":\"\xff\"}"),
         expect!["400 the content is not JSON: invalid unicode code point at line 1 column 10"],
     );
-    // The type is wrong as well, and that is found first.
+    // The type is wrong as well, and is found first. The message is still about the syntax.
     let list = showing_errors(App::new().post("/", |Json(list): Json<Vec<String>>| list.concat()));
     check(
         &post(&list, JSON, r#"{"mail":"a"#),

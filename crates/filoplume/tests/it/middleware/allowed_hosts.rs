@@ -44,7 +44,7 @@ fn a_host_that_is_not_on_the_list_gets_a_421() {
             "the host is not repeated to the client: {}",
             answer.text()
         );
-        // Also for a path without a route.
+        // A path without a route is refused as well.
         client.get("/nowhere").header("host", host).send().assert_status(421);
     }
 }

@@ -158,8 +158,8 @@ fn the_limit_of_the_new_route_applies() {
     }
 }
 
-/// A router's middleware is around a `413` as it is around a `404`: strangers learn nothing, a
-/// script in a browser sees the status, and the limit for guesses counts.
+/// A router's middleware also wraps a `413`, as it wraps a `404`: unknown users learn nothing, a
+/// script in a browser sees the status, and the attempt counts in limits for guesses.
 #[test]
 fn content_that_is_too_long_is_refused_behind_the_middleware_of_its_route() {
     let nested = |router: Router| App::new().nest("/api", router);
@@ -196,7 +196,7 @@ fn middleware_reads_no_more_than_the_limit_of_what_is_refused() {
     let read = |mut request: Request, next: Next<'_>| {
         let mut content = Vec::new();
         let result = request.body_mut().read_to_end(&mut content);
-        // What came with the head is in memory already.
+        // Bytes that arrived with the head are in memory already.
         assert!(content.len() < 500_000, "{} bytes", content.len());
         match result {
             Ok(_) => {
@@ -212,7 +212,7 @@ fn middleware_reads_no_more_than_the_limit_of_what_is_refused() {
         let mut socket = TcpStream::connect(app.local_addr()).unwrap();
         let head = "POST /notes HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
         write!(socket, "{head}Content-Length: {length}\r\n\r\n").unwrap();
-        // The rest is refused, so that it may not be possible to send it.
+        // The server refuses the rest, so the write may fail.
         let _ = socket.write_all("x".repeat(length).as_bytes());
         let mut answer = [0; 12];
         socket.read_exact(&mut answer).unwrap();

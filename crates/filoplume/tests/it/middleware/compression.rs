@@ -35,7 +35,7 @@ fn app() -> App {
         .get("/kept", || ([("cache-control", "private, No-Transform")], long()))
         .get("/digest", || ([("repr-digest", "sha-256=:AA==:")], long()))
         .get("/part", || (StatusCode::PARTIAL_CONTENT, [("content-range", "bytes 0-9/10")], long()))
-        // With several ranges, they are in the content and not in a header.
+        // A response with several ranges has them in its content and not in a header.
         .get("/parts", || (StatusCode::PARTIAL_CONTENT, long()))
         .get("/empty", || StatusCode::NO_CONTENT)
         .get("/error", || -> Result<()> { Err(Error::conflict("no".repeat(1000))) })

@@ -201,7 +201,7 @@ fn a_router_and_a_route_can_have_their_own_policy() {
     };
     ask("/api/notes/7", "PUT").assert_status(204).assert_header("access-control-allow-origin", APP);
     ask("/open", "GET").assert_header("access-control-allow-origin", "*");
-    // A path without the policy is not opened, and neither is a method without a handler.
+    // A path without the policy stays closed, and so does a method without a handler.
     let closed = ask("/", "GET");
     closed.assert_status(204);
     assert!(!has_cors(&closed) && closed.header("allow").is_some(), "{closed:?}");

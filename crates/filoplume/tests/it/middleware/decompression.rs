@@ -39,7 +39,7 @@ fn encoded(coding: &str, content: &[u8]) -> Vec<u8> {
 
 fn copied(mut body: Body) -> Result<String> {
     let mut text = Vec::new();
-    // Small pieces, as some parsers read them.
+    // Reads in small pieces, as some parsers do.
     let mut buffer = [0; 7];
     loop {
         match body.read(&mut buffer)? {
@@ -114,7 +114,7 @@ fn all_extractors_see_decoded_content_or_refuse_it() {
             send(&decoding, path, coding, &coded).assert_status(200).assert_text("hi");
             let answer = send(&plain, path, coding, &coded);
             if path == "/request" {
-                // The whole request is taken as it was sent, with its headers.
+                // This handler takes the whole request as it was sent, with its headers.
                 answer.assert_status(200);
                 continue;
             }
@@ -205,10 +205,10 @@ fn the_limit_of_the_route_applies_to_the_decoded_content() {
                 assert_eq!(answer.status(), status, "{path} {coding} {length}");
             }
         }
-        // The content as it is sent is too long, which is known before it is decoded.
+        // The encoded content alone is too long, which is known before it is decoded.
         send(&client, path, "gzip", [b'?'; 101]).assert_status(413);
     }
-    // Without a limit of the route: that for content in memory, and that of the middleware.
+    // If the route has no limit, the limit for content in memory and that of the middleware apply.
     for (path, length, status) in [
         ("/text", 2 << 20, 200),
         ("/text", (2 << 20) + 1, 413),
@@ -221,8 +221,8 @@ fn the_limit_of_the_route_applies_to_the_decoded_content() {
     }
 }
 
-/// Without a limit for the steps between, a short content could keep a thread busy for as long as
-/// it likes, and decode to nothing.
+/// Without a limit between two codings, a short content could keep a thread busy for any time, and
+/// decode to nothing.
 #[test]
 fn the_limit_applies_between_two_codings_too() {
     let client = client();
@@ -252,7 +252,7 @@ fn brotli_with_large_windows_is_not_the_coding_br() {
     }
 }
 
-/// Regression: what decoders take was not counted, and the process could be ended.
+/// Regression: the memory of decoders was not counted, and a lack of it could end the process.
 #[test]
 fn the_memory_of_decoders_counts_in_the_budget() {
     let app = routes()
@@ -268,7 +268,7 @@ fn the_memory_of_decoders_counts_in_the_budget() {
              Content-Length: 2000000\r\n\r\n"
         );
         socket.write_all(head.as_bytes()).unwrap();
-        // The handler starts when the first part is there.
+        // The handler starts when the first part of the content has arrived.
         let random: Vec<u8> = (0..400_000_u64).map(|at| (at * at % 251) as u8).collect();
         let noise = random.iter().scan(7_u32, |state, byte| {
             *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -312,7 +312,7 @@ fn what_a_handler_sees_of_a_decoded_request() {
         .body("hi")
         .send()
         .assert_text("[false, true, true] Some(2) Some(2)");
-    // No content has no coding, and content that nobody reads is not decoded.
+    // An empty content needs no decoding, and content that nobody reads is not decoded.
     send(&client, "/text", "gzip", "").assert_status(200).assert_text("");
     send(&routes().test(), "/text", "gzip", "").assert_status(200).assert_text("");
     send(&client, "/nothing", "gzip", "?").assert_status(200);
@@ -344,7 +344,7 @@ fn an_empty_content_is_accepted_however_it_is_framed() {
             );
         }
     }
-    // The decoder of the inner coding got nothing, but there was a content.
+    // The decoder of the inner coding got no bytes, although the content was not empty.
     let answer = send(&client(), "/text", "br, gzip", encoded("gzip", b""));
     answer.assert_status(400);
 }

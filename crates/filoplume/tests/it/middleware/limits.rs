@@ -235,7 +235,8 @@ fn headers_show_what_is_left_and_when_to_try_again() {
     assert!((3540..=3600).contains(&wait(refused.assert_status(429))), "{refused:?}");
 }
 
-/// Which limit it was is for developers and the log. A key may be a secret, and is in neither.
+/// Developers and the log learn which limit refused the request. A key may be a secret, and is
+/// shown to neither.
 #[test]
 fn a_refusal_names_the_limit_in_development_and_in_the_log() {
     const LIMIT: &str = "RateLimit `mail`: the client has used up its limit of a request every \
@@ -268,7 +269,7 @@ fn the_key_identifies_clients_and_otherwise_the_address_does() {
     assert_eq!((ask(&long), ask(&format!("{long}x"))), (200, 429), "the first 256 bytes count");
 }
 
-/// A network of 48 bits has 65,536 clients.
+/// An IPv6 network of 48 bits has 65,536 clients.
 #[test]
 fn an_ipv6_network_has_eight_times_the_limit_of_a_client() {
     let limit = || RateLimit::per(1, HOUR).burst(2);
@@ -280,7 +281,7 @@ fn an_ipv6_network_has_eight_times_the_limit_of_a_client() {
     };
     assert_eq!(allowed("2001:db8:a", 3000), 16);
     assert_eq!(allowed("2001:db8:b", 10), 10, "another network has its own bucket");
-    // Requests that the client's own limit refuses take nothing from its network.
+    // Requests that the client's own limit refuses take no token of its network.
     let spam = (0..100).filter(|_| ask(&service, "[2001:db8:c::1]:1", GET)[9..12] == *"200");
     assert_eq!(spam.count(), 2);
     assert_eq!(allowed("2001:db8:c", 30), 14, "the first client has none");
@@ -328,7 +329,7 @@ fn handlers_can_read_the_remaining_time() {
     };
     let long = || TimeoutBudget::new(Duration::from_secs(3600));
     let short = || TimeoutBudget::new(Duration::from_millis(20));
-    // The budget that ends first counts, whatever the order.
+    // The budget that ends first applies, whatever the order is.
     App::new().get("/", over).with(short()).with(long()).test().get("/").send().assert_status(503);
     App::new().get("/", over).with(long()).with(short()).test().get("/").send().assert_status(503);
     let app = App::new()

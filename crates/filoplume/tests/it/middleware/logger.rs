@@ -111,7 +111,7 @@ fn errors_and_panics_are_logged() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["error"], "disk\non fire");
     assert_eq!(lines[0]["route"], "/broken");
-    // The place is logged once another app of this process has been in development mode.
+    // The place is also logged if another app of this process has been in development mode.
     let error = lines[1]["error"].as_str().unwrap();
     assert!(error.starts_with("panicked") && error.ends_with(": out of paper"), "{error}");
     assert_eq!(lines[1]["status"], 500);
@@ -231,7 +231,7 @@ fn a_pushed_body_is_logged_when_it_has_ended() {
     );
 }
 
-/// What a client of an app gets, which leaves after the head and `content`.
+/// Sends a request, and closes the connection after the head of the response and `content`.
 fn leave_after(app: &RunningApp, path: &str, content: &str) {
     let mut socket = std::net::TcpStream::connect(app.local_addr()).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -251,7 +251,7 @@ fn wait_for_a_line(sink: &Sink) {
     }
 }
 
-/// A client that leaves is how a stream of events ends. Other bodies are broken off then.
+/// A stream of events ends when its client leaves. Other bodies are broken off then.
 #[test]
 fn the_line_of_a_stream_of_events_comes_when_its_client_has_left() {
     use filoplume::sse::{Hub, LastEventId};
@@ -284,7 +284,7 @@ fn the_line_of_a_stream_of_events_comes_when_its_client_has_left() {
     }
 }
 
-/// One of the requests waits for the thread that the other one has.
+/// There is one thread, so one of the requests waits for the other one.
 #[test]
 fn the_duration_of_a_measured_request_is_that_of_all_its_phases() {
     let sink = Sink::default();
@@ -403,7 +403,7 @@ fn test_output_capture_includes_the_log() {
     assert!(stdout.unwrap().contains("\"GET /captured HTTP/1.1\" 200 2"));
 }
 
-/// `eprint!` alone would panic.
+/// With `eprint!`, a write that fails would panic.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_failing_stderr_is_not_an_error() {

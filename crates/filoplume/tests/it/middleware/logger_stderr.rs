@@ -7,7 +7,7 @@ use filoplume::prelude::*;
 
 use super::logger::app;
 
-/// Run again in a separate process, without a `tracing` subscriber, by the tests below.
+/// The tests below run this one again in a separate process, without a `tracing` subscriber.
 #[test]
 fn one_request_without_a_subscriber() {
     app(Logger::new()).test().get("/notes/1").send().assert_text("note 1");

@@ -1,5 +1,5 @@
-//! Middleware that cannot work as it is set up, or in its place among others. The app does not
-//! start.
+//! Middleware that cannot work with its settings, or in its place among other middleware. The app
+//! does not start.
 
 use std::time::Duration;
 
@@ -120,8 +120,8 @@ fn two_sessions_share_no_cookie() {
     assert!(beside.build().is_ok());
 }
 
-/// Paths of a guarded prefix that no route matches are behind the middleware of several routers, in
-/// an order that nobody wrote.
+/// Paths of a guarded prefix that no route matches are behind the middleware of several routers.
+/// Nobody chose its order, so the order is no mistake.
 #[test]
 fn middleware_that_is_joined_for_a_guard_is_no_mistake() {
     let api = || {
@@ -171,7 +171,7 @@ fn a_preflight_needs_no_login() {
         // A browser sends the password that its user has typed, without a preflight.
         nested(basic(), cors().allow_methods([Method::GET])),
         nested(jwt().optional(), cors()),
-        // The outer one answers preflights.
+        // The outer `Cors` answers preflights.
         app().with(cors()).with(bearer()).with(cors()),
         app()
             .get("/in", || "")

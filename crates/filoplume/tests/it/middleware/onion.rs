@@ -221,7 +221,7 @@ fn each_response_has_its_own_nonce_in_page_and_policy() {
     assert!(first.header("referrer-policy").is_none() && first.header("x-frame-options").is_none());
 }
 
-/// A header that is there twice can be worse than none.
+/// A header that is sent twice can be worse than none.
 #[test]
 fn security_headers_are_set_and_left_out_by_names_in_any_case() {
     let app = App::new().get("/", || "page").with(

@@ -88,16 +88,16 @@ fn a_content_that_was_read_is_not_mistaken_for_an_empty_one() {
                 "{index}: {text}"
             );
         }
-        // Nothing was there to be read.
+        // There was no content that the middleware could have read.
         client.post("/string").send().assert_text("");
         client.post("/string").body("").send().assert_text("");
-        // Whether a chunked content that was taken had any bytes is not known.
+        // If the middleware took a chunked content away, it is unknown whether that had any bytes.
         let status = if index == 2 { 500 } else { 200 };
         client.post("/string").body("").chunked().send().assert_status(status);
         client.post("/bytes").body("").send().assert_text("0");
         client.post("/body").body("").send().assert_text("0");
         client.post("/maybe").send().assert_text("none");
-        // The whole request is the handler's own.
+        // A handler that takes the whole request is not checked.
         client.post("/length").body("tea").send().assert_status(200);
     }
 }

@@ -10,7 +10,7 @@ use filoplume::middleware::ConcurrencyLimit;
 use filoplume::prelude::*;
 use filoplume::response::Reader;
 
-/// Longer than any test: a client that loses its place does not lose it by the usual timeouts.
+/// Longer than any test, so that no usual timeout is the reason why a client loses its place.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// An app with a limit, and a receiver that is told of uploads that have a place.
@@ -75,7 +75,8 @@ fn a_slow_upload_gives_its_place_to_a_request_that_waits() {
 fn a_slow_upload_gives_its_place_to_clients_that_come_again() {
     let limited = Limited::start(ConcurrencyLimit::new(1));
     let mut slow = limited.begin_upload();
-    // Nobody has asked for the place, so the client may pause for longer than others allow.
+    // No other client has asked for the place, so this one may pause for longer than it could
+    // otherwise.
     std::thread::sleep(Duration::from_millis(1500));
     slow.write_all(&[b'x'; 500_000]).unwrap();
     assert_eq!(status(&slow), "200");
@@ -94,7 +95,7 @@ fn a_client_that_does_not_read_gives_its_place_to_a_request_that_waits() {
     let mut slow = limited.get("/limited/endless");
     assert_eq!(status(&slow), "200");
     assert_eq!(status(&limited.get("/limited")), "200");
-    // Its response ends early, without the last chunk.
+    // The slow client's response ends early, without the last chunk.
     let end = io::copy(&mut slow, &mut io::sink());
     assert!(end.is_ok_and(|bytes| bytes > 0));
 }

@@ -21,7 +21,7 @@ fn remembering(sessions: Sessions) -> App {
         .with(sessions)
 }
 
-/// Waits until a session has ended. That time has passed is no event, so this polls.
+/// Waits until a session has ended. Polls, because no event tells that time has passed.
 fn wait_for_end(client: &TestClient, cookie: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while client.get("/").cookie(NAME, cookie).send().status() != 404 {

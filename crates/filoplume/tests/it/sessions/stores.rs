@@ -99,7 +99,7 @@ fn the_contents_of_the_file_cannot_be_used_as_a_cookie() {
         app(Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key())).test();
     client.post("/login/ada").send().assert_status(200);
     let cookie = client.cookie(NAME).expect("it is set");
-    // After the signature.
+    // The token follows the signature.
     let token = &cookie[cookie.len() - 43..];
     let bytes: Vec<u8> = ["sessions.db", "sessions.db-wal"]
         .iter()
@@ -153,7 +153,7 @@ fn redis_keeps_a_session_for_an_hour_until_it_is_presented() {
     let client = app(Sessions::new(redis_store(&redis), key())).test();
     client.put("/color/red").send().assert_status(200);
     assert!(hour.contains(&seconds_left(&redis)));
-    // To look at it is enough.
+    // A request that only reads the session is enough to extend it.
     client.get("/color").send().assert_text("Some(\"red\")");
     assert!(day.contains(&seconds_left(&redis)));
     redis.ask("FLUSHALL");
@@ -216,7 +216,7 @@ fn a_redis_that_is_full_is_a_503() {
     client.put("/color/red").send().assert_status(200);
     redis.ask("CONFIG SET maxmemory 1");
     client.get("/color").send().assert_text("Some(\"red\")");
-    // The first one runs a script, and the second one a command.
+    // The first request runs a script, and the second one a command.
     client.put("/color/blue").send().assert_status(503);
     client.post("/login/ada").send().assert_status(503);
     redis.ask("CONFIG SET maxmemory 0");
@@ -274,7 +274,7 @@ fn one_request_at_a_time_waits_for_a_redis_that_hangs() {
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
     });
     redis.signal("CONT");
-    // The first of each thread, and then those that try one after the other.
+    // Each thread may wait with its first request. After that, threads wait one after the other.
     assert!(waited < THREADS + 2 * LOADS, "{waited} of {} have waited", THREADS * LOADS);
     let end = Instant::now() + Duration::from_secs(60);
     while let Err(error) = store.load("any") {
@@ -284,7 +284,7 @@ fn one_request_at_a_time_waits_for_a_redis_that_hangs() {
 
 #[test]
 fn a_redis_that_never_answers_is_an_error_after_the_timeout() {
-    // It accepts connections and never answers.
+    // This server accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let port = silent.local_addr().expect("it has an address").port();
     let begun = Instant::now();

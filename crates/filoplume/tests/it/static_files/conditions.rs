@@ -58,7 +58,7 @@ fn precompressed_variants_are_sent_to_clients_that_accept_them() {
         .send();
     response.assert_status(304).assert_header("vary", "accept-encoding");
     client.get("/app.js").header("if-none-match", &tags["gzip!"]).send().assert_status(200);
-    // Turned off, so it is not searched.
+    // Precompressed variants are turned off, so none is searched.
     let client = site.at_root();
     client
         .get("/app.js")
@@ -123,7 +123,7 @@ fn a_changed_file_has_another_tag() {
     let client = site.at_root();
     let tag = strong_tag(&client, "/digits.txt");
     let modified = fs::metadata(site.path("digits.txt")).unwrap().modified().unwrap();
-    // With the same length, and with its date set to the same value.
+    // The new content has the same length, and its date is set to the same value.
     site.write("digits.txt", "9876543210");
     set_modified(&site.path("digits.txt"), modified);
     let response = client.get("/digits.txt").header("if-none-match", &tag).send();

@@ -64,7 +64,7 @@ fn names_that_are_too_long_are_not_found() {
     let segment = "x".repeat(256);
     client.get(&format!("/{segment}")).send().assert_status(404);
     client.get(&format!("/{segment}/")).send().assert_status(404);
-    // Longer than any path of the system.
+    // These paths are longer than any path of the system.
     client.get(&format!("/{}", vec!["x".repeat(200); 25].join("/"))).send().assert_status(404);
     client.get(&format!("/{}", "x/".repeat(3000))).send().assert_status(404);
 }
@@ -114,7 +114,7 @@ fn links_are_followed_inside_the_folder_only() {
     for target in &outside[..3] {
         client.get(target).send().assert_status(404);
     }
-    // It leads out and in again: the target is inside.
+    // This path leads out of the folder and in again, and its target is inside.
     client.get(outside[3]).send().assert_text("a");
     client.get("/loop").send().assert_status(404);
     let client = App::new().files("/", site.files().symlinks_outside(true)).test();
