@@ -73,7 +73,8 @@ fn requests_of_a_pipeline_that_are_lost_are_all_counted() {
         (HELLO, false, "--blocking-threads 1"),
         (LAST, false, "--blocking-threads 1"),
     ] {
-        // An event loop sends another request after the response, which the server has then read.
+        // An event loop sends another request after the response, and the server reads that one
+        // too.
         let is_followed = answer == HELLO && more.is_empty();
         let port = each_connection(move |stream| {
             let mut reader = BufReader::new(stream);
@@ -176,7 +177,7 @@ fn a_server_that_sends_without_end_does_not_block_the_run() {
     let (run, outcome) = measure(&format!(":{port} -c 4 -d 500ms"));
     outcome.assert_code(1);
     assert!(errors(&run) > 0 && outcome.took < Duration::from_secs(5), "{run}");
-    // The same as the endless content of one response.
+    // The server sends the same endless bytes as the content of one response.
     let port = each_connection(|stream| {
         let mut reader = BufReader::new(stream);
         read_request(&mut reader);

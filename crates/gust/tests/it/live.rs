@@ -1,4 +1,4 @@
-//! Connections that live: WebSockets with an echo, and what a server sends by itself.
+//! Long-lived connections: WebSockets with an echo, and messages that a server sends by itself.
 
 use std::io::{BufReader, Read, Write};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn echo(mut stream: impl Read + Write, behaviour: Behaviour) -> Option<()> {
                 }
                 Some(Event::Text(text)) => {
                     if behaviour.pings {
-                        // At most two pipelines of eight are on their way.
+                        // At most two pipelines of eight messages are in flight.
                         assert!(pongs + 16 >= messages, "a ping was not answered");
                         encoder.ping(b"are you there?", &mut output).unwrap();
                     }
@@ -308,7 +308,7 @@ fn a_stream_that_ends_is_an_error_and_opened_again() {
     let (run, outcome) = measure(&format!(":{port} --sse -c 1 -d 500ms"));
     outcome.assert_code(1).assert_says("no connection was held");
     assert_eq!(count(&run, "errors.status"), count(&run, "statuses.503"), "{run}");
-    // With pauses, not as fast as it goes.
+    // The program pauses before it connects again.
     assert!((2..=12).contains(&asked.get()), "{}", asked.get());
 }
 
@@ -325,7 +325,7 @@ fn messages_are_echoed_over_tls() {
             measure(&format!("wss://localhost:{port}/ -k -c 4 -n 200 --verify {more}"));
         outcome.assert_code(0);
         assert_eq!((count(&run, "responses"), errors(&run)), (200, 0), "{more}: {run}");
-        // One connection may have served all before another one was open.
+        // One connection may have served all requests before another one was open.
         let handshakes = count(&run, "handshakes.full") + count(&run, "handshakes.resumed");
         assert!((1..=4).contains(&handshakes), "{run}");
     }

@@ -62,7 +62,7 @@ fn a_pause_of_the_server_counts_for_all_requests_that_were_due() {
 #[test]
 fn requests_that_could_not_be_sent_are_reported() {
     let port = each_request(|_| {
-        // Five answers per second, and a hundred are due.
+        // The server answers five requests per second, and a hundred are due.
         thread::sleep(Duration::from_millis(200));
         HELLO.to_vec()
     });

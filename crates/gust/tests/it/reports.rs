@@ -49,7 +49,7 @@ fn a_saved_run_can_be_compared() {
     let outcome = gust(&format!(":{port} -c 2 -n 2000 --compare {base} --threshold 100000%"));
     outcome.assert_code(0);
     assert!(outcome.stdout.contains("not worse, with a threshold of"), "{}", outcome.stdout);
-    // A base that no run reaches.
+    // No run has as many responses as this base.
     let mut run: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(base).unwrap()).unwrap();
     assert_eq!(count(&run, "responses"), 2000);

@@ -16,7 +16,7 @@ const FEED: [&str; 2] = [include_str!("feed-1.json"), include_str!("feed-2.json"
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
                     Transfer-Encoding: chunked\r\n\r\n";
 
-/// For events that are due soon, on a busy machine.
+/// How long a test waits for an event. Generous, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns an event as a chunk of the content.
@@ -190,8 +190,8 @@ fn a_feed_that_is_broken_is_an_error_with_its_reason() {
     fails(closed, "", &["has closed the connection"]);
 }
 
-/// An event without an end: the program gives up when it is longer than any feed, and does not
-/// keep all of it.
+/// The event has no end. The program gives up when it is longer than any event of a console, and
+/// does not keep all of it.
 #[test]
 fn a_huge_event_is_refused() {
     let port = each_connection(|stream| {
@@ -274,7 +274,7 @@ impl Terminal {
         Some(Self { child, shown })
     }
 
-    /// Waits until this was shown since the last call.
+    /// Waits until this part is shown, after the part of the last call.
     #[track_caller]
     fn shows(&self, part: &str) {
         let end = Instant::now() + PATIENCE;
@@ -376,7 +376,7 @@ fn a_terminal_shows_the_console_and_survives_a_restart_of_the_server() {
     terminal.shows("GET /report");
     terminal.press("q");
     terminal.ends_with(0);
-    // The terminal is as it was.
+    // The terminal shows its former screen again.
     terminal.shows("\u{1b}[?1049l");
 }
 
