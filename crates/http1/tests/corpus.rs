@@ -104,7 +104,7 @@ fn the_corpus_has_seeds_for_the_fuzz_targets() {
     let whole: Vec<Vec<u8>> = cases.iter().map(|case| case.input.clone()).collect();
     let chunks: Vec<Vec<u8>> = cases.iter().filter_map(behind_head).collect();
     assert!(chunks.len() > 150, "only {} cases have chunks", chunks.len());
-    // The place in which `.ci/run` expects them.
+    // The folder in which `.ci/run` expects the seeds.
     let Some(seeds) = std::env::var_os("FUZZ_SEEDS").map(PathBuf::from) else {
         return;
     };

@@ -58,13 +58,13 @@ const RULES: &[Rule] = &[
     // It does not check targets: neither their bytes nor whether the method allows their form.
     (ParseError::TargetInvalid, |seen| target_error(seen) == Some(ParseError::TargetInvalid)),
     (ParseError::HostInvalid, |seen| target_error(seen) == Some(ParseError::HostInvalid)),
-    // It does not interpret fields: Host,
+    // It does not interpret fields. Rules for `Host`:
     (ParseError::HostMissing, |seen| seen.is_http_1_1 && seen.values("host").is_empty()),
     (ParseError::HostRepeated, |seen| seen.values("host").len() > 1),
     (ParseError::HostInvalid, |seen| {
         seen.values("host").iter().any(|host| !host.is_empty() && port_of(host).is_none())
     }),
-    // lengths,
+    // Rules for lengths:
     (ParseError::LengthRepeated, |seen| seen.values("content-length").len() > 1),
     (ParseError::LengthInvalid, |seen| {
         let is_number = |value: &&[u8]| {
@@ -73,7 +73,7 @@ const RULES: &[Rule] = &[
         };
         !seen.values("content-length").iter().all(is_number)
     }),
-    // codings,
+    // Rules for codings:
     (ParseError::CodingInHttp10, |seen| {
         !seen.is_http_1_1 && !seen.values("transfer-encoding").is_empty()
     }),
@@ -89,7 +89,7 @@ const RULES: &[Rule] = &[
     (ParseError::AmbiguousLength, |seen| {
         !seen.values("transfer-encoding").is_empty() && !seen.values("content-length").is_empty()
     }),
-    // and expectations.
+    // The rule for expectations:
     (ParseError::ExpectationUnknown, |seen| {
         seen.is_http_1_1
             && seen

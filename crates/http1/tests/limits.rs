@@ -7,7 +7,7 @@ use expect_test::expect;
 use filoplume_http1::Limits;
 
 fn head(padding: usize) -> String {
-    // 27 bytes without the padded field, and 7 for the rest of that field.
+    // 27 bytes without the padded field, and 5 for the rest of that field.
     format!("GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n", "x".repeat(padding))
 }
 
