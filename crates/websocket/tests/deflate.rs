@@ -152,7 +152,7 @@ fn the_limit_of_a_message_is_for_its_inflated_bytes() {
 
 #[test]
 fn every_window_and_context_is_understood() {
-    // Within a message nothing repeats, and each message is almost the same.
+    // Nothing repeats within a message, but each message is almost the same as the one before.
     let noise = noise(800);
     let text = |n: u8| {
         let digits = noise.iter().map(|byte| format!("{byte:02x}"));
