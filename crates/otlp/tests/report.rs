@@ -1,5 +1,5 @@
-//! What is dropped is seen in the log. A binary of its own, because the exporter's thread logs to
-//! the subscriber of the whole process.
+//! Dropped spans are reported in the log. This test has a binary of its own, because the exporter's
+//! thread logs to the subscriber of the whole process.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 

@@ -25,7 +25,7 @@ fn silent() -> (String, thread::JoinHandle<()>) {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let reads = thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        // Until the exporter gives up.
+        // Reads until the exporter gives up.
         let _ = socket.read_to_end(&mut Vec::new());
     });
     (url, reads)
@@ -47,7 +47,7 @@ fn requests_do_not_wait_for_a_collector_that_hangs() {
         assert_eq!(counts.exported + counts.dropped_unsent + counts.rejected, 0);
         assert!(!exporter.flush(Duration::ZERO));
     });
-    // The thread ends with the process: its request has a timeout.
+    // The thread is not joined, because its request has a long timeout. It ends with the process.
     drop(reads);
 }
 
@@ -58,10 +58,10 @@ fn the_end_of_a_program_waits_for_a_bounded_time() {
     let subscriber = Registry::default().with(layer);
     tracing::subscriber::with_default(subscriber, || spans(1));
     let started = Instant::now();
-    // The thread has the same deadline, and may have ended when this call looks.
+    // The exporter's thread has the same deadline, so the shutdown may or may not be complete.
     let _ = exporter.shutdown(Duration::from_millis(300));
     assert!(started.elapsed() < SOON);
-    // The attempt has the same deadline.
+    // The attempt to export has the same deadline, and then closes its connection.
     reads.join().unwrap();
 }
 

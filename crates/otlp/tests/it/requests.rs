@@ -20,7 +20,8 @@ fn app(tracing: Tracing) -> App {
         .with(Logger::new())
 }
 
-/// Asks an app, and returns what is exported. The last request ends the export.
+/// Sends requests to an app. Returns its exported spans, and the content of the export, which ends
+/// with one more span.
 fn exported(app: App, ask: impl FnOnce(&filoplume::testing::TestClient)) -> (Vec<Span>, Vec<u8>) {
     let collector = Collector::start();
     exporting(otlp(&collector.url()), |exporter| {
