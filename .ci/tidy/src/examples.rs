@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
         let (kind, inner) = kind_of(found);
         if kind == "use" {
             let target = item(self.index, &inner["id"]);
-            // Items of other crates are documented there.
+            // Items of other crates are documented in those crates.
             if target["crate_id"] == 0 && target["inner"].is_object() {
                 self.public(target, text(&inner["name"]), path);
             }

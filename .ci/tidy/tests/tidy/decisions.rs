@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::source::{none, root};
 
-/// Lines may be wrapped anew, and nothing else.
+/// Lines may be wrapped differently. Nothing else may change.
 #[test]
 fn each_decision_has_the_text_of_its_first_commit() {
     if git(&["rev-parse", "--is-shallow-repository"]).as_deref() != Some("false\n") {
@@ -31,7 +31,7 @@ fn each_decision_has_the_text_of_its_first_commit() {
     for entry in fs::read_dir(root().join(folder)).unwrap() {
         let path = entry.unwrap().path();
         let Some(number) = path.to_str().and_then(number) else { continue };
-        // A record without a commit is being written.
+        // A record without a commit is new, and may still be edited.
         let Some(first) = first.remove(number) else { continue };
         let now = fs::read_to_string(&path).unwrap();
         if !git(&["show", &first]).unwrap().split_whitespace().eq(now.split_whitespace()) {

@@ -1,5 +1,5 @@
-//! One library of cryptography: two of them in a program are two to watch for advisories, and two
-//! to build.
+//! A program has one library of cryptography. A second one would also have to be built, and watched
+//! for advisories.
 
 use crate::source::read;
 

@@ -44,7 +44,7 @@ fn every_setting_is_in_the_guide() {
     assert!(missing.is_empty(), "not in docs/guide/configuration.md: {missing:?}");
 }
 
-/// They are the values of a label, for which operators write alerts.
+/// The reasons are the values of a label, and operators write alerts for them.
 #[test]
 fn every_reason_of_a_refusal_is_in_the_guide() {
     let guide = read("docs/guide/observing.md");
@@ -129,7 +129,7 @@ fn the_lists_of_features_are_complete() {
         let rest = text.split_once(start).map(|(_, rest)| rest).unwrap_or_default();
         rest.split("\n\n").next().unwrap_or_default().to_owned()
     };
-    // The first column.
+    // The names of features are in the first column.
     let table = |text: &str| {
         let rest = text.split_once("| feature |").map(|(_, rest)| rest).unwrap_or_default();
         let rows = rest.split("\n\n").next().unwrap_or_default().lines();
@@ -157,7 +157,7 @@ fn the_lists_of_features_are_complete() {
     none(&found);
 }
 
-/// The list of what a plan can be.
+/// The guide lists the methods of `Plan`.
 #[test]
 fn the_guide_names_methods_of_plans() {
     let source = read("crates/runtime/src/service/plan.rs");

@@ -49,7 +49,7 @@ struct Reader {
     depth: usize,
     /// The depths at which the inline modules around the next token end.
     inline: Vec<usize>,
-    /// The paths, and the names that they have here if a `use` declares them.
+    /// The paths, each with its name in this file if a `use` declares it.
     paths: Vec<(Path, Option<String>)>,
 }
 
@@ -104,7 +104,7 @@ impl Reader {
         }
     }
 
-    /// Returns whether an attribute keeps its item out of everything but tests.
+    /// Returns whether the next tokens are an attribute that compiles its item only for tests.
     fn is_for_tests(&self) -> bool {
         let ahead = |words: &[&str]| (0..).zip(words).all(|(at, word)| self.token(at) == *word);
         if ahead(&["#", "[", "cfg", "(", "test"]) {
@@ -113,7 +113,8 @@ impl Reader {
         if !ahead(&["#", "[", "cfg", "(", "all", "("]) {
             return false;
         }
-        // One of the conditions that all hold, and not a part of one.
+        // In `all`, `test` must be a condition of its own, and not a part of one, as in
+        // `not(test)`.
         let mut depth = 1;
         for token in &self.tokens[self.at + 6..] {
             match token.as_str() {
@@ -226,7 +227,7 @@ impl Reader {
         loop {
             match self.token(0) {
                 "{" if is_use => return self.group(|reader| reader.tree(base.clone(), true)),
-                // In a group, `self` is the module before it.
+                // In a group, `self` is the module before the group.
                 "self" => {}
                 name if name == "*" || name.starts_with(is_word) => base.push(name.to_owned()),
                 // `crate::` before something else, such as a variable of a macro.
@@ -243,7 +244,7 @@ impl Reader {
             name = Some(self.token(1).to_owned());
             self.at += 2;
         }
-        // A macro may have put anything behind `crate::`.
+        // In a macro, anything may follow `crate::`. Then the path is empty.
         if !base.is_empty() {
             self.paths.push((base, name.filter(|_| is_use)));
         }

@@ -108,8 +108,8 @@ const LAYERS: &[Layer] = &[
     },
 ];
 
-/// The rooms of each crate, from the bottom up. A room may import from the rooms in the rows above
-/// its own. Names that are not rooms, such as types in a crate's root, are not checked.
+/// The rooms of each crate, from the bottom up: a room may import only from the rooms in earlier
+/// rows of this list. Names that are not rooms, such as types in a crate's root, are not checked.
 const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/http1/src",
@@ -300,7 +300,7 @@ impl Order<'_> {
             return vec!["is in no room".to_owned()];
         };
         let mut found = Vec::new();
-        // One import of a room is enough to say.
+        // One import from each room is enough to report.
         let mut others = BTreeMap::new();
         for path in paths(&module, text) {
             if path == ["*"] {
@@ -329,8 +329,8 @@ impl Order<'_> {
         self.rooms.iter().position(|row| row.contains(&room))
     }
 
-    /// Returns the room that an import is from. What the crate's root re-exports belongs to the
-    /// room that it comes from.
+    /// Returns the room that an import is from. A name that the crate's root re-exports belongs to
+    /// the room that it comes from.
     fn room_of<'a>(&'a self, path: &'a Path) -> Option<&'a String> {
         let first = path.first()?;
         if self.place(first).is_some() { Some(first) } else { self.root_names.get(first)?.first() }
@@ -467,6 +467,6 @@ fn one_file_of_the_framework_names_the_server() {
         .filter(names)
         .map(|file| file.path)
         .collect();
-    // `lib.rs` only re-exports it.
+    // `lib.rs` only re-exports the server.
     assert_eq!(files, ["crates/filoplume/src/lib.rs", "crates/filoplume/src/serve.rs"]);
 }

@@ -18,7 +18,7 @@ const LITERAL_MIN: usize = 60;
 /// file of its own. There are no exceptions for code.
 const LINES_MAX: usize = 500;
 
-/// What ends the paths of texts that may be longer: documents with their tables and cases, and what
+/// The endings of files that may be longer: documents with their tables and cases, and files that
 /// programs write.
 const LONG_ENDINGS: &[&str] = &[".md", ".lock", "package-lock.json", ".sum", ".svg"];
 
@@ -58,7 +58,7 @@ fn lines_are_at_most_100_columns_wide() {
     }
     let mut texts = documents();
     texts.extend(sources.into_iter().flat_map(|folder| files(folder, "md")));
-    // The cases of the corpus are data, whose headings and inputs are as long as they are.
+    // The cases of the corpus are data. Their headings and inputs may have any length.
     let is_case =
         |file: &File| file.path.starts_with("tests/corpus/") && !file.path.ends_with("README.md");
     for file in texts.iter().filter(|file| !is_case(file)) {
@@ -155,7 +155,7 @@ fn is_exempt_in_rust(file: &File) -> Vec<bool> {
             let starts_inside = literals.is_inside();
             let longest = literals.longest_in(line);
             is_test |= line.starts_with("#[cfg(test)]");
-            // A literal that goes on behind this end could have ended its line earlier.
+            // A literal that continues on the next line could have been wrapped earlier.
             let is_wrapped = line.ends_with('\\') && !literals.is_raw();
             let is_literal = starts_inside || literals.is_inside();
             let is_table = line.trim_start().starts_with("/// |");
@@ -200,7 +200,7 @@ fn has_url(line: &str) -> bool {
 /// Finds string literals line by line, as far as the width of lines needs it.
 #[derive(Default)]
 struct Literals {
-    /// What ends the literal that the last line has begun and not ended.
+    /// The end of the literal that is still open after the last line, such as `"` or `"#`.
     open: Option<String>,
 }
 
@@ -209,7 +209,7 @@ impl Literals {
         self.open.is_some()
     }
 
-    /// Returns whether a line end is a part of the literal, whatever precedes it.
+    /// Returns whether the open literal is raw, so that it cannot be wrapped with a backslash.
     fn is_raw(&self) -> bool {
         self.open.as_ref().is_some_and(|end| end.len() > 1)
     }
@@ -249,7 +249,7 @@ fn start_of_literal(line: &str) -> Option<usize> {
     })
 }
 
-/// Returns where the literal ends that `end` ends.
+/// Returns the index of the `end` that ends the open literal.
 fn end_of_literal(line: &str, end: &str) -> Option<usize> {
     let mut ends = line.match_indices(end).map(|(at, _)| at);
     let is_escaped =

@@ -1,8 +1,8 @@
-//! The guide's page of mistakes: what it quotes is what the compiler or the start says.
+//! The guide's page of mistakes quotes what the compiler, or the start of an app, says.
 
 use crate::source::{files, is_word, none, read};
 
-/// Where else messages of the start are, beside those of `tests/compile_errors/cases`.
+/// More files with messages of the start, beside `tests/compile_errors/cases`.
 const OTHER_MESSAGES: &[&str] = &[
     "crates/filoplume/tests/it/mistakes.rs",
     "crates/filoplume/tests/it/middleware/mistakes.rs",
