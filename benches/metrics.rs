@@ -16,7 +16,7 @@ use filoplume::prelude::*;
 const ROUTES: usize = 1000;
 const SCRAPES: u32 = 12;
 
-/// Texts are kept for half a second.
+/// Longer than the half second for which the text of the metrics is kept.
 const NEW_TEXT_AFTER: Duration = Duration::from_millis(510);
 
 fn main() {
@@ -69,7 +69,7 @@ fn app(waiting: usize) -> App {
     })
 }
 
-/// Requests a path that no route answers as long as `code` runs. Returns the longest wait.
+/// Requests a path without a route again and again while `code` runs. Returns the longest wait.
 fn longest_wait(address: SocketAddr, code: impl FnOnce()) -> Duration {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

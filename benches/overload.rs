@@ -135,8 +135,8 @@ fn load(address: SocketAddr, rate: u64) -> Outcome {
     outcome
 }
 
-/// Asks at a constant rate. What is late is asked at once, and its time counts from when it was
-/// due.
+/// Sends requests at a constant rate. A late request is sent at once, and its time counts from when
+/// it was due.
 fn ask(address: SocketAddr, first: Instant, measured: Instant) -> Outcome {
     let mut outcome = Outcome::default();
     let mut socket = TcpStream::connect(address).expect("the server accepts");

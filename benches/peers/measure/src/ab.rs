@@ -1,10 +1,10 @@
-//! Reads what ab prints, and says what it is to do.
+//! Reads the report of ab, and makes its command line.
 
 use std::path::Path;
 
 use crate::generator::{Form, Job, Rates};
 
-/// ab has room for as many answers as it is to ask for: no server here is faster.
+/// ab allocates room for all requests that it may send. No server here answers more per second.
 const REQUESTS_PER_SECOND_MAX: u64 = 300_000;
 
 /// The command as a reader would type it.
@@ -56,7 +56,7 @@ pub fn parse(text: &str) -> Option<Rates> {
     })
 }
 
-/// What we read of a report. Times are in milliseconds, and whole ones.
+/// The parts of a report that we read. Times are whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
     pub complete: u64,

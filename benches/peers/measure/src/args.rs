@@ -1,4 +1,4 @@
-//! What was typed.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ cargo run --release -p measure -- [options]
   --list            names the scenarios and servers
 ";
 
-/// What will be measured.
+/// What is measured, and how.
 #[derive(Debug)]
 pub struct Args {
     pub scenarios: Vec<&'static Scenario>,
@@ -62,9 +62,9 @@ pub enum Mode {
     Servers,
     /// Load generators.
     Clients,
-    /// What others claimed.
+    /// Comparisons that others published.
     Claims,
-    /// Connections that live.
+    /// Long-lived connections.
     Live,
 }
 
@@ -81,11 +81,11 @@ impl Args {
     }
 }
 
-/// What was typed: work, or a wish to read.
+/// What the command line asks for.
 #[derive(Debug)]
 pub enum Typed {
     Measure(Args),
-    /// To draw a chart of what was measured before.
+    /// Charts of earlier measurements.
     Charts,
     Help,
     List,
@@ -138,7 +138,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
     Ok(Typed::Measure(args))
 }
 
-/// Whether this option stands alone; if so, it is done.
+/// Applies an option that takes no value. Returns whether it is one.
 fn is_switch(option: &str, args: &mut Args) -> bool {
     match option {
         "--docs" => args.docs = true,
@@ -162,7 +162,7 @@ fn each<T>(list: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>
     list.split(',').map(one).collect()
 }
 
-/// The scenarios of the group with this name, or the one scenario that has it.
+/// The scenarios of the group with this name, or else the scenario with this name.
 fn scenarios(name: &str) -> Result<Vec<&'static Scenario>, String> {
     if let Some(group) = GROUPS.iter().find(|group| group.name == name) {
         return Ok(group.scenarios.iter().collect());

@@ -21,16 +21,16 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Whatever is started answers a ping at once.
+/// The deadline for the answer to a ping of a started server.
 const PONG_WITHIN: Duration = Duration::from_secs(1);
 
-/// More than the pool of one server: that of the last one may still be closing.
+/// More than the pool of one server, because the pool of the previous one may still be closing.
 const POSTGRES_CONNECTIONS_MAX: u32 = 300;
 
 /// The system's user for PostgreSQL, which refuses to run as root.
 const POSTGRES_USER: &str = "postgres";
 
-/// Below the output folder; the process's number follows.
+/// The start of the folder's name, below the output folder. The ID of the process follows.
 const FOLDER: &str = "backends-";
 
 /// Something that a handler calls.
@@ -53,7 +53,7 @@ impl Backend {
         }
     }
 
-    /// How a server is told where it is.
+    /// The environment variable that tells a server where the backend is.
     fn variable(self) -> &'static str {
         match self {
             Self::Redis => "REDIS_ADDRESS",
@@ -78,11 +78,12 @@ impl Backend {
     }
 }
 
-/// What was started. Everything ends when this is dropped, or by the kernel when `measure` ends.
+/// The backends that were started. They end when this is dropped, or by the kernel when `measure`
+/// ends.
 #[derive(Debug, Default)]
 pub struct Backends {
     started: Vec<Started>,
-    /// Dropped last, when nobody writes into it any more.
+    /// Dropped last, when no backend writes into the folder any more.
     _folder: Option<Folder>,
 }
 
@@ -90,13 +91,13 @@ pub struct Backends {
 struct Started {
     backend: Backend,
     place: String,
-    /// Empty if it is ours, or part of the servers that are measured.
+    /// Empty if the backend is ours, or part of the servers that are measured.
     version: String,
     process: Option<Process>,
 }
 
 impl Backends {
-    /// Starts these, and returns a line for each that could not be.
+    /// Starts these backends. Returns a line for each one that could not be started.
     pub fn start(wanted: &[Backend]) -> io::Result<(Self, String)> {
         if wanted.is_empty() {
             return Ok((Self::default(), String::new()));
@@ -120,7 +121,7 @@ impl Backends {
         self.started.iter().any(|started| started.backend == backend)
     }
 
-    /// What tells a server where they are.
+    /// The environment variables that tell a server where the backends are.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         self.started
             .iter()
@@ -128,7 +129,8 @@ impl Backends {
             .collect()
     }
 
-    /// Their processes, whose CPU time is neither that of the server nor that of others.
+    /// The processes of the backends. Their CPU time counts neither as that of the server nor as
+    /// that of others.
     pub fn pids(&self) -> Vec<u32> {
         self.started
             .iter()
@@ -136,7 +138,7 @@ impl Backends {
             .collect()
     }
 
-    /// A Markdown line with what is not in the lock file; none if there is nothing to tell.
+    /// A Markdown line with the versions that are not in the lock file. Empty if there are none.
     pub fn describe(&self) -> String {
         let versions: Vec<&str> =
             self.started.iter().map(|started| started.version.as_str()).collect();
@@ -228,7 +230,7 @@ fn start_postgres(folder: &Path) -> io::Result<Started> {
         format!("port={}", address.port()),
         "unix_socket_directories=".to_owned(),
         format!("max_connections={POSTGRES_CONNECTIONS_MAX}"),
-        // It would start by itself in some rounds and not in others.
+        // The autovacuum would start by itself in some rounds and not in others.
         "autovacuum=off".to_owned(),
     ] {
         postgres.args(["-c", &setting]);
@@ -262,7 +264,7 @@ fn postgres_programs() -> Option<PathBuf> {
     newest.map(|(_, folder)| folder).or_else(|| Some(in_path("postgres")?.parent()?.to_owned()))
 }
 
-/// Who runs PostgreSQL; `None` if whoever runs `measure` can.
+/// The user that PostgreSQL runs as. `None` if it can run as the user of `measure`.
 fn user_for_postgres() -> io::Result<Option<User>> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -306,7 +308,7 @@ struct Process {
 }
 
 impl Process {
-    /// Starts the command and waits until it is ready. What it says is in a log.
+    /// Starts the command and waits until it is ready. Its output is in a log.
     fn start(
         command: &mut Command,
         log: &Path,
@@ -339,7 +341,7 @@ impl Drop for Process {
         if !is_running(&mut self.child) {
             return;
         }
-        // It is our child and was not waited for, so its number is nobody else's.
+        // The process is our child and was not waited for, so no other process has its ID.
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), self.ending);
         let deadline = Instant::now() + ENDED_WITHIN;
         while is_running(&mut self.child) {
@@ -364,7 +366,7 @@ impl Folder {
         for entry in fs::read_dir(&parent)?.flatten() {
             let name = entry.file_name();
             if is_left_over(&name.to_string_lossy(), |pid| Path::new("/proc").join(pid).exists()) {
-                // What cannot be removed does no harm.
+                // A folder that cannot be removed does no harm.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

@@ -1,4 +1,5 @@
-//! How each server, and gust, is built. What is not installed is skipped with a line that says so.
+//! How each server, and gust, is built. A server that cannot be built is skipped, and a line says
+//! why.
 
 use std::env;
 use std::fs;
@@ -16,13 +17,15 @@ pub struct Program {
     pub speech: Speech,
     pub launch: Launch,
     pub threads: usize,
-    /// What it finds in its environment beside ours.
+    /// Environment variables of the server, in addition to those of `measure`.
     pub environment: Vec<(&'static str, String)>,
-    /// A script that starts other processes: ended by being asked to, so that it ends them.
+    /// Whether the program is a script that starts other processes. It gets SIGTERM, so that it can
+    /// end them.
     pub is_script: bool,
-    /// The same code with its names kept; the same file where names are always kept.
+    /// A build of the same code that keeps its names. It is the same file if the build keeps them
+    /// anyway.
     pub profiling: PathBuf,
-    /// What it is, for those that are not in the lock file.
+    /// The version, for servers that are not in the lock file.
     pub version: Option<String>,
 }
 
@@ -50,12 +53,12 @@ impl Program {
 }
 
 impl Program {
-    /// The same on one thread.
+    /// The same program with one thread.
     pub fn on_one_thread(&self) -> Self {
         Self { threads: 1, ..self.clone() }
     }
 
-    /// What follows its name when it is to listen here.
+    /// The arguments that make the server listen at this address.
     pub fn command_line(&self, address: SocketAddr) -> Vec<String> {
         let mut words = match self.launch {
             Launch::Address => vec![address.to_string()],
@@ -81,8 +84,8 @@ pub fn main_folder() -> &'static Path {
     peers_folder().ancestors().nth(2).expect("the peers are in benches/ of the main workspace")
 }
 
-/// A folder for what is made while measuring: below the target folder, so that the sources stay
-/// clean.
+/// A folder for files that a measurement makes. It is below the target folder, so that the sources
+/// stay clean.
 pub fn output_folder() -> Result<PathBuf, String> {
     let executable = env::current_exe().map_err(|error| error.to_string())?;
     let target = executable.ancestors().nth(2).ok_or("measure has no target folder")?;
@@ -112,7 +115,7 @@ fn build(server: &Server, profile: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// What `build.sh` is asked for: two servers that differ in their arguments are one program.
+/// The name that `build.sh` gets: two servers that differ only in their arguments are one program.
 fn foreign_name(server: &Server) -> &str {
     match &server.source {
         Source::Foreign(folder) if !server.arguments.is_empty() => folder,

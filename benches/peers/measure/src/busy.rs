@@ -12,10 +12,11 @@ use nix::unistd::Pid;
 
 const CORE: usize = 0;
 
-/// How many times it spins before it looks whether it should end.
+/// How many times the thread spins before it checks whether it should end.
 const SPINS: u32 = 10_000;
 
-/// Ends when it is dropped. Its CPU time is that of `measure`, and so not that of others.
+/// A thread that spins until this is dropped. Its CPU time counts as that of `measure`, and not as
+/// that of others.
 #[derive(Debug)]
 pub struct BusyLoop {
     ends: Arc<AtomicBool>,
@@ -30,7 +31,7 @@ impl BusyLoop {
         let (sender, is_pinned) = mpsc::channel();
         let seen = Arc::clone(&ends);
         let thread = thread::spawn(move || {
-            // Whoever asked is waiting for this.
+            // `start` waits for this message.
             let _ = sender.send(pin().is_ok());
             while !seen.load(Ordering::Relaxed) {
                 for spin in 0..SPINS {

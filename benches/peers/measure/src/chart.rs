@@ -1,4 +1,4 @@
-//! Bar charts as SVG: requests/s on the left, CPU time on the right, a server a line.
+//! Bar charts as SVG: requests/s on the left, CPU time on the right, one line per server.
 
 use std::fmt::Write as _;
 
@@ -13,15 +13,15 @@ const BAR: usize = 16;
 const TOP: usize = 84;
 const BOTTOM: usize = 44;
 
-/// Where the bars of each half start, and how long the longest is. What is right of a bar is its
-/// number.
+/// Where the bars of each half start, and the maximum length of a bar. The number of a bar is on
+/// its right.
 const LEFT_BARS: usize = 210;
 const RIGHT_BARS: usize = 610;
 const BAR_MAX: usize = 270;
 const RIGHT_BAR_MAX: usize = 200;
 
-/// A server that needs more CPU time than so many times the median has its bar cut: the others
-/// could not be told apart.
+/// A server that needs more CPU time than the median times this has its bar cut. Otherwise the bars
+/// of the others would be too short to compare.
 const CUT_ABOVE_MEDIANS: f64 = 3.0;
 
 /// The bars on a light page.
@@ -48,7 +48,7 @@ struct Line {
     has_problems: bool,
 }
 
-/// Draws the medians of the rows, the fastest first; none if nothing was measured.
+/// Draws the medians of the rows, the fastest first. Returns `None` if nothing was measured.
 pub fn draw(title: &str, rate_title: &str, rows: &[Row]) -> Option<String> {
     let mut lines: Vec<Line> = rows.iter().filter_map(line).collect();
     lines.sort_by(|a, b| b.rate.total_cmp(&a.rate));
@@ -125,7 +125,7 @@ fn bar(svg: &mut String, x: usize, y: usize, class: &str, length: f64, value: &s
     );
 }
 
-/// What the longest bar of CPU time stands for.
+/// The CPU time that the longest bar stands for.
 fn cpu_scale(lines: &[Line]) -> f64 {
     let mut values: Vec<f64> = lines.iter().map(|line| line.cpu).collect();
     values.sort_by(f64::total_cmp);
@@ -133,7 +133,8 @@ fn cpu_scale(lines: &[Line]) -> f64 {
     most.min(median(&values) * CUT_ABOVE_MEDIANS)
 }
 
-/// How long the bar of a value is; the longest belongs to `most`. What is not nothing can be seen.
+/// The length of the bar of a value. The longest bar belongs to `most`, and the shortest is still
+/// visible.
 fn scaled(value: f64, most: f64, longest: usize) -> f64 {
     if most > 0.0 { (value / most * longest as f64).clamp(1.0, longest as f64) } else { 1.0 }
 }

@@ -1,4 +1,4 @@
-//! A program that is started, listened to, and waited for, but not for ever.
+//! A program that is started, whose output is read, and that is waited for until a deadline.
 
 use std::io::{self, Read};
 use std::process::{self, Command, Stdio};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::proc::{CpuTime, ended_children, peak_kib};
 
-/// How often its memory is looked at. A program that ends between two looks may have grown a little
-/// more.
+/// How often the memory of the program is read. A program that ends between two reads may have used
+/// a little more.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// A program at work.
+/// A running program.
 #[derive(Debug)]
 pub struct Child {
     process: process::Child,
@@ -20,7 +20,7 @@ pub struct Child {
     deadline: Instant,
 }
 
-/// What it printed.
+/// The output of a program.
 #[derive(Debug, Default)]
 struct Said {
     output: String,
@@ -33,7 +33,7 @@ pub struct Ended {
     pub output: String,
     errors: String,
     pub cpu: CpuTime,
-    /// The most memory that was seen to be resident.
+    /// The largest resident memory that was read.
     pub peak_kib: u64,
 }
 
@@ -48,7 +48,7 @@ impl Child {
             let complains = thread::spawn(move || text(&mut errors));
             let output = text(&mut output);
             let errors = complains.join().unwrap_or_default();
-            // Nobody listens any more when the deadline has passed.
+            // When the deadline has passed, nobody receives this.
             let _ = sender.send(Said { output, errors });
         });
         Ok(Self { process, said, deadline: Instant::now() + within })
@@ -58,7 +58,7 @@ impl Child {
         self.process.id()
     }
 
-    /// Waits for its end, and kills it when its time is over.
+    /// Waits until the program ends, and kills it at its deadline.
     pub fn finish(mut self) -> io::Result<Ended> {
         let mut peak = 0;
         let said = loop {
@@ -83,14 +83,14 @@ impl Child {
 }
 
 impl Ended {
-    /// What it said last: a reason, when it gave no result.
+    /// The last line of its output: the reason, if the program gave no result.
     pub fn last_words(&self) -> String {
         let said = if self.errors.trim().is_empty() { &self.output } else { &self.errors };
         said.trim().lines().last().unwrap_or("nothing was said").to_owned()
     }
 }
 
-/// What was said before a failure is what there is to say.
+/// Reads all text. After a failure, this is the text that was read before it.
 fn text(source: &mut impl Read) -> String {
     let mut text = Vec::new();
     let _ = source.read_to_end(&mut text);

@@ -1,6 +1,6 @@
-//! Kept connections that ask in step: a question on each, then an answer from each. For counts,
-//! where it matters exactly how many requests there were, and not how fast; gust and wrk make the
-//! loads.
+//! Kept connections that ask in step: each sends a question, and then each reads an answer. They
+//! are for counts, where the exact number of requests matters and their speed does not. Loads are
+//! made by gust and wrk.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ const BATCH: usize = 64;
 pub enum Question {
     /// A request for this target.
     Get(&'static str),
-    /// So many bytes, which must come back.
+    /// This many bytes, which must come back.
     Echo(usize),
 }
 
@@ -30,7 +30,7 @@ impl Question {
         }
     }
 
-    /// Whether this is a good answer; `None` when it is not complete.
+    /// Whether this is a good answer. `None` if it is not complete.
     fn is_answered_by(self, answer: &[u8]) -> io::Result<Option<bool>> {
         match self {
             Self::Get(_) => {
@@ -46,13 +46,13 @@ impl Question {
 #[derive(Debug)]
 pub struct Clients {
     connections: Vec<Connection>,
-    /// When whoever still waits for an answer gives up, so that no server holds us up for long.
+    /// When a connection stops waiting for an answer, so that no server can delay us for long.
     deadline: Instant,
 }
 
 impl Clients {
-    /// Opens the connections one after the other; each has been accepted by the kernel, not yet by
-    /// the server.
+    /// Opens the connections one after the other. The kernel has accepted them, and the server may
+    /// do so later.
     pub fn connect(address: SocketAddr, count: usize, within: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + within;
         let connections =
@@ -60,8 +60,8 @@ impl Clients {
         Ok(Self { connections, deadline })
     }
 
-    /// Opens as many connections as the server answers in time, a few at once, so that no queue of
-    /// it overflows; the answers are counted.
+    /// Opens as many connections as the server answers in time. It opens a few at once, so that the
+    /// server's queue does not overflow. Also returns the number of answers.
     pub fn connect_answered(
         address: SocketAddr,
         count: usize,
@@ -73,7 +73,7 @@ impl Clients {
         let mut answers = 0;
         while all.connections.len() < count && Instant::now() < deadline {
             let batch = BATCH.min(count - all.connections.len());
-            // The rest cannot be opened either: what was answered so far is what there is to tell.
+            // The rest cannot be opened either. The answers so far are the result.
             let Ok(mut clients) = Self::connect(address, batch, left(deadline)) else { break };
             answers += clients.ask_each(question, 1);
             all.connections.append(&mut clients.connections);
@@ -81,7 +81,7 @@ impl Clients {
         (all, answers)
     }
 
-    /// Asks so many times on each connection and returns how many answers came.
+    /// Asks this many times on each connection. Returns the number of good answers.
     pub fn ask_each(&mut self, question: Question, times: u64) -> u64 {
         let bytes = question.bytes();
         let mut answers = 0;
@@ -96,7 +96,7 @@ impl Clients {
         answers
     }
 
-    /// The same, and an error if one is missing.
+    /// Like `ask_each`, and fails if an answer is missing.
     pub fn ask_each_and_expect(&mut self, question: Question, times: u64) -> io::Result<()> {
         let expected = self.connections.len() as u64 * times;
         match self.ask_each(question, times) {
@@ -107,7 +107,7 @@ impl Clients {
         }
     }
 
-    /// How many of the connections have been closed from the other side.
+    /// How many of the connections the server has closed.
     pub fn closed_by_server(&mut self) -> usize {
         self.connections
             .iter_mut()
@@ -119,7 +119,7 @@ impl Clients {
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
-    /// Asked, and not known to be broken.
+    /// Whether a question was sent, and the connection is not known to be broken.
     awaits: bool,
 }
 
@@ -165,14 +165,14 @@ impl Connection {
     }
 }
 
-/// At least a moment: a time-out of nothing would be none.
+/// The time until the deadline, and at least a millisecond: a timeout of zero is invalid.
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-/// The status and the content of the answer that this is, if it is all of it. It does not use the
-/// reader of `filoplume-http1`, because no server here may be judged by its own parser, and all
-/// answers to these questions have a `Content-Length`.
+/// The status and the content of an answer, or `None` if it is not complete. It does not use the
+/// reader of `filoplume-http1`, because no server here may be judged by its own parser. All answers
+/// to these questions have a `Content-Length`.
 pub fn if_complete(input: &[u8]) -> io::Result<Option<(u16, &[u8])>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);

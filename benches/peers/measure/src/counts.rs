@@ -16,17 +16,17 @@ use crate::strace::Strace;
 
 pub const CONNECTIONS: usize = 64;
 
-/// Asked of each connection before anything is counted: what happens once is not part of a request.
+/// Requests per connection before counting begins: one-time work is not part of a request.
 const WARM_UP: u64 = 20;
 
-/// Asked of each connection while system calls are counted.
+/// Requests per connection while system calls are counted.
 const TRACED: u64 = 200;
 
-/// Asked of each connection under callgrind, and then twice as many: the difference has no constant
-/// part.
+/// Requests per connection under callgrind. Then twice as many follow, and the difference of both
+/// counts has no constant part.
 const COUNTED: u64 = 100;
 
-/// Both tools slow a server down, by far.
+/// A long deadline, because strace and callgrind make a server much slower.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 pub const SYSCALL_COLUMNS: &[Column] = &[
@@ -41,7 +41,7 @@ pub const INSTRUCTION_COLUMNS: &[Column] = &[Column {
     show: Show::Compared,
 }];
 
-/// Counts what one question costs, asked on so many connections in step.
+/// Counts the system calls of one question, which this many connections ask in step.
 pub fn syscalls(run: &Run<'_>, question: Question, connections: usize) -> io::Result<Figures> {
     let server = Running::start(run.program)?;
     let mut clients = Clients::connect(server.address, connections, ANSWERED_WITHIN)?;
@@ -79,7 +79,7 @@ fn count_instructions(program: &Program, folder: &Path, target: &'static str) ->
     Ok((twice - once) / (COUNTED * CONNECTIONS as u64) as f64)
 }
 
-/// Has callgrind write what it counted since the last dump, and reads the sum.
+/// Makes callgrind write what it counted since the last dump, and reads the sum.
 fn dump(server: &Running, output: &Path, part: u32) -> io::Result<f64> {
     let asked = Command::new("vgdb").arg(format!("--pid={}", server.pid())).arg("dump").output()?;
     let mut path = output.as_os_str().to_owned();

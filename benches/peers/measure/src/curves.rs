@@ -24,10 +24,10 @@ const RIGHT: f64 = 820.0;
 const TOP: f64 = 66.0;
 const BOTTOM: f64 = 350.0;
 
-/// The distance between two lines.
+/// The distance between two horizontal lines, in requests/s.
 const RATE_STEP: f64 = 20_000.0;
 
-/// Names closer than this could not be read.
+/// The minimum distance between two names. Closer ones could not be read.
 const NAMES_APART: f64 = 18.0;
 
 /// The servers in the order of their drawing: name in the table, name in the chart, class.

@@ -9,7 +9,7 @@ use crate::build::main_folder;
 /// A part of a page, between two markers.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Below the folder of the documentation.
+    /// The path below the folder of the documentation.
     page: &'static str,
     marker: &'static str,
 }
@@ -38,12 +38,12 @@ pub struct Chart {
     pub svg: String,
 }
 
-/// Writes the charts, and the report in place of what was measured before.
+/// Writes the charts, and replaces the earlier report.
 pub fn write(place: Place, report: &str, charts: &[Chart]) -> io::Result<()> {
     let docs = main_folder().join("docs");
     let page = docs.join(place.page);
     let text = fs::read_to_string(&page)?;
-    // Nothing is written if there is no place for it.
+    // Nothing is written if the page has no markers.
     let text = replaced(place, &text, &section(report, charts)).map_err(io::Error::other)?;
     if !charts.is_empty() {
         fs::create_dir_all(docs.join("charts"))?;
@@ -58,7 +58,7 @@ pub fn write(place: Place, report: &str, charts: &[Chart]) -> io::Result<()> {
 fn section(report: &str, charts: &[Chart]) -> String {
     let mut head_and_rest = report.splitn(2, "\n## ");
     let head = head_and_rest.next().unwrap_or("");
-    // The title above the markers is the page's own.
+    // The page has a title of its own above the markers.
     let head = head.lines().filter(|line| !line.starts_with("# ")).collect::<Vec<_>>().join("\n");
     let mut section = format!("{}\n", head.trim());
     for chart in charts {

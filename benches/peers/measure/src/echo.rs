@@ -1,4 +1,4 @@
-//! The scenarios of raw TCP: servers that send back what they are sent.
+//! The scenarios of raw TCP: servers that send back all bytes that they receive.
 
 use std::io;
 use std::thread;
@@ -26,7 +26,7 @@ const IDLE_CONNECTIONS: usize = 1_000;
 /// As in magio's table.
 const AB_CONNECTIONS: usize = 1_000;
 
-/// Buffers that a burst needed may be given back before the memory is looked at.
+/// The time in which a server may free the buffers of a burst before its memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
 
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ const COLUMNS: &[Column] = &[
     OTHERS,
 ];
 
-/// What ab says, beside what the server spent.
+/// The figures of ab, and those of the server.
 pub const AB_COLUMNS: &[Column] = &[
     column("rate", "echoes/s", 0, Show::Compared),
     column("cpu", "CPU µs/echo", 2, Show::Compared),
@@ -131,7 +131,7 @@ pub fn large() -> Job {
     Job::echo(2_954, 640, 64).blocking()
 }
 
-/// The load of magio's table, and what ab itself counted.
+/// Runs the load of magio's table. The figures include what ab itself counted.
 pub fn ab_on_one_thread(program: &Program, tools: &Tools, requests: u64) -> io::Result<Figures> {
     let server = Running::start(&program.on_one_thread())?;
     let job = Job::get("/", AB_CONNECTIONS, 1).requests(requests);
@@ -140,7 +140,7 @@ pub fn ab_on_one_thread(program: &Program, tools: &Tools, requests: u64) -> io::
         Report::parse(&ended.output)
             .ok_or_else(|| io::Error::other(format!("ab gave no result: {}", ended.last_words())))
     })?;
-    // That an echo has no status is what it is meant to be.
+    // A status that is not a success is no problem here, because an echo has no status.
     let mut problems = Vec::new();
     for (what, count) in [
         ("not complete", requests.saturating_sub(report.complete)),

@@ -1,4 +1,4 @@
-//! What each single connection got. No usual tool tells how many were never served.
+//! The answers per connection. No usual tool tells how many connections were never served.
 
 use std::io;
 use std::slice;
@@ -33,7 +33,7 @@ pub fn measure_program(
     seconds: u64,
 ) -> io::Result<Figures> {
     let server = Running::start(program)?;
-    // wrk does not tell what a single connection got.
+    // wrk does not tell how many answers a single connection got.
     let tools = Tools { generator: Generator::Gust, ..tools.clone() };
     let jobs = slice::from_ref(job);
     let (mut rates, spent) =

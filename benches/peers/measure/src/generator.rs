@@ -1,4 +1,4 @@
-//! Puts load on a running server, and reads what the server spent meanwhile.
+//! Puts load on a running server, and measures what the server uses in this time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,16 +13,16 @@ use crate::proc::{CpuTime, Size, ended_children, live_switches, machine_busy};
 use crate::running::{Running, guarded};
 use crate::{ab, gust, oha, wrk};
 
-/// How often threads and memory are looked at while the load runs.
+/// How often threads and memory are read while the load runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How long after its load a generator may end.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Where a load is a number of requests, slower servers are not waited for.
+/// The slowest rate for which a load with a number of requests is given time.
 const REQUESTS_PER_SECOND_MIN: u64 = 2_000;
 
-/// How many requests a pipelining client has on their way at once.
+/// How many requests a pipelining client has in flight.
 pub const PIPELINE_DEPTH: usize = 16;
 
 /// How long the body of a large POST is.
@@ -47,7 +47,7 @@ impl Generator {
         }
     }
 
-    /// This one, or gust where only that can do it.
+    /// This generator, or gust if only gust can make the load.
     fn able(self, job: &Job) -> Self {
         let is_rated = self == Self::Wrk && job.rate.is_some();
         if is_rated || matches!(job.form, Form::Echo(_)) { Self::Gust } else { self }
@@ -63,7 +63,7 @@ impl Generator {
         }
     }
 
-    /// The program and its words, the URL among them.
+    /// The program and its arguments, including the URL.
     pub fn command(
         self,
         address: SocketAddr,
@@ -98,7 +98,7 @@ impl Generator {
         Child::spawn(guarded(&program, "KILL").args(arguments), job.within(seconds))
     }
 
-    /// Reads its report.
+    /// Reads the report of this generator.
     pub fn read(self, ended: &Ended) -> io::Result<Rates> {
         let rates = match self {
             Self::Gust => gust::parse(&ended.output),
@@ -112,12 +112,12 @@ impl Generator {
     }
 }
 
-/// Where the programs and their files lie.
+/// The paths of the programs and their files.
 #[derive(Clone, Debug)]
 pub struct Tools {
     pub generator: Generator,
     pub gust: PathBuf,
-    /// Where it was installed.
+    /// The path of oha, if `measure` has installed it.
     pub oha: Option<PathBuf>,
     /// A file with [`BODY_BYTES`] bytes.
     pub body: PathBuf,
@@ -127,12 +127,12 @@ pub struct Tools {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     One,
-    /// So many on their way at once.
+    /// This many requests in flight per connection.
     Pipelined(usize),
     Body,
     /// A connection for each request.
     Closing,
-    /// So many bytes, without HTTP.
+    /// Messages of this many bytes, without HTTP.
     Echo(usize),
 }
 
@@ -143,9 +143,9 @@ pub struct Job {
     pub connections: usize,
     pub threads: usize,
     pub form: Form,
-    /// How many in all; else it ends with its time.
+    /// The number of requests. Without it, the load ends with its time.
     pub requests: Option<u64>,
-    /// Requests per second; else as fast as the answers come.
+    /// Requests per second. Without it, requests are sent as fast as answers come.
     pub rate: Option<u64>,
     /// The threads block on their sockets.
     pub is_blocking: bool,
@@ -196,12 +196,12 @@ impl Job {
         }
     }
 
-    /// What stands for the URL in a command that is printed.
+    /// The text in place of the URL in a printed command.
     pub fn shown_target(&self) -> &str {
         if matches!(self.form, Form::Echo(_)) { "tcp://" } else { &self.target }
     }
 
-    /// A generator that has not ended by then is killed: a server that hangs must not hang us.
+    /// The time after which a generator is killed, so that a server that hangs cannot block us.
     pub fn within(&self, seconds: u64) -> Duration {
         let asked = self.requests.map_or(seconds, |requests| requests / REQUESTS_PER_SECOND_MIN);
         Duration::from_secs(asked) + GRACE
@@ -215,12 +215,12 @@ pub struct Rates {
     pub per_second: f64,
     pub p50: f64,
     pub p90: f64,
-    /// The same from when a request was sent, where it counts from when it was due.
+    /// The same percentile from when a request was sent, if `p90` counts from when it was due.
     pub p90_from_sent: Option<f64>,
     pub p99: f64,
     pub longest: f64,
     pub problems: Vec<String>,
-    /// What each single connection got; only gust knows.
+    /// The answers per connection. Only gust counts them.
     pub shares: Option<Shares>,
 }
 
@@ -233,21 +233,22 @@ pub struct Shares {
     pub never_served: u64,
 }
 
-/// What the server spent while the load ran.
+/// What the server used while the load ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     pub cpu: CpuTime,
-    /// Of its whole life but for what was before the load: threads that ended meanwhile are counted
-    /// too.
+    /// Context switches of the server's whole life, minus those before the load. Threads that ended
+    /// in the meantime are included.
     pub switches: u64,
-    /// The largest of several looks.
+    /// The largest of several readings.
     pub size: Size,
-    /// Cores that neither the server nor the generator used, nor what works for the server: the
-    /// noise.
+    /// Cores that other processes used, which disturb the measurement: not the server, not the
+    /// generator, and not the processes that work for the server.
     pub others: f64,
 }
 
-/// Runs the work against the server, ends the server, and returns what both have to say.
+/// Runs the work against the server, and ends the server. Returns the result, and what the server
+/// used.
 pub fn observe<T>(
     server: Running,
     work: impl FnOnce(&Running) -> io::Result<T>,
@@ -255,7 +256,7 @@ pub fn observe<T>(
     observe_beside(server, &[], work)
 }
 
-/// The same where other processes work for the server.
+/// Like `observe`, with other processes that work for the server.
 pub fn observe_beside<T>(
     server: Running,
     beside: &[u32],
@@ -291,7 +292,7 @@ pub fn observe_beside<T>(
     Ok((result, Spent { cpu, switches, size, others }))
 }
 
-/// Runs the jobs at once, each with the generator that can.
+/// Runs the jobs at the same time, each with a generator that can make it.
 pub fn run(server: &Running, tools: &Tools, jobs: &[Job], seconds: u64) -> io::Result<Vec<Rates>> {
     let started: Vec<Child> = jobs
         .iter()
@@ -302,7 +303,7 @@ pub fn run(server: &Running, tools: &Tools, jobs: &[Job], seconds: u64) -> io::R
     jobs.iter().zip(ended).map(read).collect()
 }
 
-/// Runs one job with this generator, and returns what that spent, too.
+/// Runs one job with this generator. Also returns what the generator used.
 pub fn run_with(
     generator: Generator,
     server: &Running,
@@ -317,7 +318,7 @@ pub fn run_with(
 struct Moment {
     at: Instant,
     server: CpuTime,
-    /// Of ourselves, of the generators, and of what works for the server.
+    /// CPU time of `measure`, of the generators, and of the processes that work for the server.
     known: Duration,
     machine: Duration,
 }

@@ -1,4 +1,4 @@
-//! Reads what our own load generator says, and says what it is to do.
+//! Reads the report of our own load generator, and makes its command line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,24 +7,25 @@ use serde::Deserialize;
 
 use crate::generator::{Form, Job, Rates, Shares};
 
-/// Where the percentiles that we show stand among the percentiles of a report.
+/// The indices of the percentiles that we show, in the list of a report.
 const P50: usize = 0;
 const P90: usize = 2;
 const P99: usize = 4;
 
 const NANOS_PER_MILLISECOND: f64 = 1e6;
 
-/// What we read of a report.
+/// The parts of a report that we read.
 #[derive(Debug, Deserialize)]
 struct Report {
     seconds: f64,
     responses: u64,
-    /// Nanoseconds that the oldest request without an answer had waited at the end.
+    /// How long the oldest request without an answer had waited at the end, in nanoseconds.
     longest_wait: u64,
     errors: BTreeMap<String, u64>,
     connections: Connections,
     latency: Latency,
-    /// From when a request was sent, and not from when it was due. Only at a constant rate.
+    /// The latency from when a request was sent, and not from when it was due. Only at a constant
+    /// rate.
     #[serde(default)]
     uncorrected: Option<Latency>,
 }
@@ -39,19 +40,19 @@ struct Connections {
     most: u64,
 }
 
-/// Nanoseconds.
+/// Latencies in nanoseconds.
 #[derive(Debug, Deserialize)]
 struct Latency {
     percentiles: Vec<f64>,
     max: f64,
 }
 
-/// What is only said of connections that live.
+/// The part of a report that only long-lived connections have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// How many connections were open at the end of a run that only held them.
     pub held: Option<u64>,
-    /// TLS handshakes, those that resumed a session apart.
+    /// TLS handshakes: full ones, and those that resumed a session.
     pub handshakes: Option<Handshakes>,
 }
 
@@ -61,7 +62,7 @@ pub struct Handshakes {
     pub resumed: u64,
 }
 
-/// Reads of a report in JSON what is said of connections that live.
+/// Reads the part for long-lived connections of a report in JSON.
 pub fn live(text: &str) -> Live {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -94,7 +95,7 @@ pub fn command_line(job: &Job, seconds: u64) -> String {
     format!("gust {}{body} {}", options(job, seconds).join(" "), job.shown_target())
 }
 
-/// What both a report for programs and one for people are asked with.
+/// The options that do not depend on the form of the report.
 pub fn options(job: &Job, seconds: u64) -> Vec<String> {
     let mut options = vec![
         if job.is_blocking {
@@ -166,7 +167,7 @@ mod tests {
             "uncorrected": {"percentiles": [1e5, 2e5, 3e5, 4e5, 5e5, 6e5, 7e5], "max": 8e5}}"#;
         let rates = parse(text).unwrap();
         assert_eq!((rates.requests, rates.per_second), (100, 50.0));
-        // A request that is still waiting counts: no answer is the longest wait.
+        // A request that still waits counts: its wait so far is the longest one.
         assert_eq!((rates.p50, rates.p99, rates.longest), (1.0, 5.0, 3_000.0));
         assert_eq!((rates.p90, rates.p90_from_sent), (3.0, Some(0.3)));
         assert_eq!(rates.problems, ["closed early 5", "connections never served 1"]);

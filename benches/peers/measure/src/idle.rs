@@ -1,4 +1,4 @@
-//! What connections cost that say nothing.
+//! The cost of connections that are open and silent.
 
 use std::io;
 use std::thread;
@@ -13,12 +13,12 @@ use crate::strace::Strace;
 
 const CONNECTIONS: usize = 10_000;
 
-/// Threads and buffers that a burst needed may be given back before the server counts as idle.
+/// The time in which a server may free the threads and buffers of a burst before it counts as idle.
 const SETTLE: Duration = Duration::from_secs(1);
 const CPU_OVER: Duration = Duration::from_secs(5);
 const CALLS_OVER: Duration = Duration::from_secs(3);
 
-/// Some servers answer few of so many connections; the others are not waited for any longer.
+/// The deadline for all answers. Some servers answer only a few of so many connections.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 const QUESTION: Question = Question::Get("/plaintext");
@@ -35,7 +35,7 @@ pub const COLUMNS: &[Column] = &[
 
 pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     let server = Running::start(run.program)?;
-    // What the first requests allocate once is not the price of a connection.
+    // Memory that only the first requests allocate does not count for the connections.
     Clients::connect(server.address, 64, ANSWERED_WITHIN)?.ask_each(QUESTION, 10);
     let before = Size::of(server.pid())?;
     let (mut clients, answered) =
@@ -47,12 +47,11 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     let switches = live_switches(server.pid())?.saturating_sub(switches_before);
     let cpu = CpuTime::of(server.pid())?.since(cpu_before);
     let size = Size::of(server.pid())?;
-    // Attaching interrupts every wait, so a server may wake up from that alone: the switches are
-    // free of it.
+    // Attaching interrupts every wait, which may wake the server. The switches were counted before.
     let strace = Strace::attach(server.pid())?;
     thread::sleep(CALLS_OVER);
     let calls = strace.finish()?;
-    // Some servers close idle connections after a while: then the figure is not what it seems.
+    // Some servers close idle connections after a while. Then the memory per connection is wrong.
     let lost = clients.closed_by_server();
     let grown = size.resident_kib.saturating_sub(before.resident_kib) as f64;
     let mut problems = Vec::new();

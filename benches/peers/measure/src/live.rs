@@ -1,5 +1,5 @@
-//! Connections that live: WebSockets, event streams, TLS, and contents of a gigabyte, ours beside
-//! the peers.
+//! Long-lived connections: WebSockets, event streams, TLS, and contents of a gigabyte, for our
+//! server and the peers.
 
 mod held;
 mod questions;
@@ -26,11 +26,12 @@ use crate::server::Server;
 /// How long after its load a generator may end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// The share of handshakes that must resume where all are meant to. The first one of each
-/// connection of the generator is a full one.
+/// The share of handshakes that must resume a session if all are meant to. The first handshake of
+/// each connection of the generator is a full one.
 const RESUMED_MIN: f64 = 0.95;
 
-/// Whether a question is asked. One of a group is asked only by its name or that of the group.
+/// Whether a question is asked. A question of a group is asked only if `only` has its name or that
+/// of the group.
 fn is_asked(name: &str, group: Option<&str>, only: &[String]) -> bool {
     if only.is_empty() {
         return group.is_none();
@@ -38,7 +39,7 @@ fn is_asked(name: &str, group: Option<&str>, only: &[String]) -> bool {
     only.iter().any(|one| one == name || Some(&**one) == group)
 }
 
-/// Measures everything, question by question. `only` leaves out those with other names.
+/// Measures the questions, one after the other. If `only` has names, others are left out.
 pub fn measure(
     args: &Args,
     tools: &Tools,
@@ -76,7 +77,7 @@ pub fn measure(
     Ok(())
 }
 
-/// Refuses names of questions that there are not.
+/// Refuses names that no question has.
 fn check(only: &[String]) -> io::Result<()> {
     let mut names = vec![transfers::NAME];
     for question in QUESTIONS {
@@ -96,7 +97,7 @@ fn is_ours(asked: &Asked) -> bool {
     asked.server == "live_ours"
 }
 
-/// The programs of a question. One that cannot be built is a problem of its row.
+/// The programs of a question. If one cannot be built, the error is a problem of its row.
 fn programs(question: &Question, certificate: &Certificate) -> Vec<Result<Program, String>> {
     let program = |asked: &Asked| {
         let server = Server::named(asked.server)?;
@@ -111,7 +112,7 @@ fn programs(question: &Question, certificate: &Certificate) -> Vec<Result<Progra
     question.who.iter().map(program).collect()
 }
 
-/// Says where a server has agreed on another handshake than the first one of the table.
+/// Adds a problem to each row whose server negotiated other TLS parameters than the first one.
 fn same_tls(mut rows: Vec<Row>) -> Vec<Row> {
     let first = rows.first().and_then(|row| row.last_text("tls")).map(str::to_owned);
     for row in &mut rows {
@@ -192,7 +193,7 @@ fn load(
     Ok(figures)
 }
 
-/// Says that the handshakes were not those that the question is about.
+/// Returns a problem if the handshakes were not of the kind that the question is about.
 fn wrong_handshakes(kind: Kind, handshakes: gust::Handshakes) -> Option<String> {
     let gust::Handshakes { full, resumed } = handshakes;
     let enough = (full + resumed) as f64 * RESUMED_MIN;

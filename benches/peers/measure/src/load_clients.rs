@@ -1,5 +1,4 @@
-//! Load generators beside each other: here the client is what is measured, and the server is always
-//! the same.
+//! Compares load generators: here the client is measured, and the server is always the same.
 
 use std::env;
 use std::fs;
@@ -23,18 +22,19 @@ use crate::strace::Calls;
 
 const TARGET: &str = "/plaintext";
 
-/// The row that the ratios are to.
+/// The row that is the reference of the ratios.
 const REFERENCE_CLIENT: &str = "wrk";
 
 const DEPTH: usize = 64;
 
-/// The rate at which the server is stopped, and when, of so many seconds.
+/// The rate of the run in which the server is stopped, and its times.
 const RATE: u64 = 20_000;
 const STOPPED_RUN_SECONDS: u64 = 4;
 const STOPPED_AFTER: Duration = Duration::from_millis(1_500);
 const STOPPED_FOR: Duration = Duration::from_secs(1);
 
-/// Enough requests for what happens once to vanish, and few, as strace slows a program down by far.
+/// Enough requests that one-time work does not count. Not more, because strace makes a program much
+/// slower.
 const TRACED_REQUESTS: u64 = 20_000;
 const TRACED_SECONDS: u64 = 2;
 const TRACED_WITHIN: Duration = Duration::from_secs(120);
@@ -76,7 +76,7 @@ const STOPPED_COLUMNS: &[Column] = &[
 #[derive(Debug)]
 pub struct Targets {
     reference: Program,
-    /// The reference, with heads that all differ.
+    /// The reference with `counted`, so that no two heads are the same.
     counted: Program,
     floor: Program,
 }
@@ -89,14 +89,14 @@ impl Targets {
     }
 }
 
-/// A row: who asks whom.
+/// A row of a table: a generator, and the server that it asks.
 struct Asker<'a> {
     label: String,
     generator: Generator,
     program: &'a Program,
 }
 
-/// The generators that are installed, and a line for each that is not.
+/// The generators that are installed, and a line for each one that is missing.
 pub fn installed(tools: &Tools) -> (Vec<Generator>, String) {
     let is_there = |generator: &Generator| match generator {
         Generator::Gust => true,
@@ -110,7 +110,7 @@ pub fn installed(tools: &Tools) -> (Vec<Generator>, String) {
     (there, lines.collect())
 }
 
-/// Where oha is, after an installation below the target folder if that is wanted.
+/// The path of oha. Installs it below the target folder first, if that is wanted.
 pub fn oha(installs: bool) -> Result<Option<PathBuf>, String> {
     let folder = output_folder()?.join("oha");
     let own = folder.join("bin").join("oha");
@@ -235,8 +235,8 @@ fn plain<'a>(generators: &[Generator], program: &'a Program) -> Vec<Asker<'a>> {
     generators.iter().map(asker).collect()
 }
 
-/// The reference of all, and those with a choice between parsing and recognising on differing
-/// heads, too.
+/// All generators with the reference, and gust and wrk also with heads that are all different, so
+/// that a head cannot be recognised as a repeated one.
 fn with_counted<'a>(generators: &[Generator], targets: &'a Targets) -> Vec<Asker<'a>> {
     let mut askers = plain(generators, &targets.reference);
     let counted =
@@ -296,7 +296,7 @@ fn cost(seconds: u64, tools: &Tools, asker: &Asker<'_>, job: &Job) -> io::Result
     Ok(figures.problems(rates.problems))
 }
 
-/// What the client spent, shared by the requests.
+/// What the client used, per request.
 fn client_cost(rates: &Rates, ended: &Ended) -> Figures {
     let requests = rates.requests.max(1) as f64;
     let seconds = ended.cpu.total().as_secs_f64();
@@ -306,7 +306,7 @@ fn client_cost(rates: &Rates, ended: &Ended) -> Figures {
         .number("system", ended.cpu.system.as_secs_f64() * 1e6 / requests)
 }
 
-/// wrk cannot be told a number of requests; it has a time.
+/// A load of this many requests. wrk has no such option, so its load ends after a time.
 fn counted_job(generator: Generator, requests: u64) -> Job {
     let job = Job::get(TARGET, 64, 1);
     if generator == Generator::Wrk { job } else { job.requests(requests) }

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and with.
+//! The machine and the versions of the programs that the figures are from.
 
 use std::fs;
 use std::process::Command;
@@ -40,7 +40,7 @@ pub fn describe(built: &[Built<'_>], generator: Generator) -> String {
     )
 }
 
-/// The versions of the load generators beside ours.
+/// The versions of the other load generators.
 pub fn generators(tools: &Tools) -> String {
     let oha = tools
         .oha
@@ -79,7 +79,7 @@ fn first_value(file: &str, name: &str) -> String {
     value.map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
-/// The first words of a tool, or that it is not there.
+/// The output of a tool, or a text that says that it is not installed.
 fn said(tool: &str, arguments: &[&str]) -> String {
     match Command::new(tool).args(arguments).output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),

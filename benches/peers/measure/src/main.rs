@@ -1,5 +1,5 @@
-//! Measures HTTP servers beside each other in one run. `--help` says how; the README says how to
-//! read it.
+//! Measures HTTP servers side by side in one run. `--help` says how to use it, and the README how
+//! to read the results.
 
 mod ab;
 mod args;
@@ -170,12 +170,12 @@ fn measure_servers(
     let mut charts = Vec::new();
     for scenario in &args.scenarios {
         if scenario.who.backend().is_some_and(|backend| !backends.has(backend)) {
-            // The head says why.
+            // The head of the report says why the backend is missing.
             continue;
         }
         let rows = rounds::measure(args, tools, scenario, &built, &backends.pids());
         if rows.is_empty() {
-            // None of the servers that were asked for speaks so.
+            // No server that was asked for takes part in this scenario.
             continue;
         }
         printed.add(&part(args, scenario, &rows))?;
@@ -184,7 +184,7 @@ fn measure_servers(
     Ok(charts)
 }
 
-/// What the servers call in these scenarios.
+/// The backends that the servers call in these scenarios.
 fn wanted_backends(scenarios: &[&Scenario], built: &[Built<'_>]) -> Vec<Backend> {
     let mut wanted = Vec::new();
     for scenario in scenarios {
@@ -198,7 +198,7 @@ fn wanted_backends(scenarios: &[&Scenario], built: &[Built<'_>]) -> Vec<Backend>
     wanted
 }
 
-/// What could be built, and a line for each that could not.
+/// The servers that could be built, and a line for each one that could not.
 fn build(servers: &[Server], with_profiling: bool) -> (Vec<Built<'_>>, String) {
     let mut built = Vec::new();
     let mut absent = String::new();

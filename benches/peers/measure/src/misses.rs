@@ -1,4 +1,4 @@
-//! A handler that is quick, but for one call in 10, 100 or 1,000 that waits: a cache with misses.
+//! A quick handler in which one call in 10, 100 or 1,000 waits, like a cache with misses.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub const MISSES: Group = Group {
 /// The same route, without misses.
 pub const HITS: &str = "/miss?one_in=0";
 
-/// Few enough that the second load adds little to the first.
+/// So few that the second load adds little to the first.
 const HIT_CONNECTIONS: usize = 8;
 const HITS_PER_SECOND: u64 = 1_000;
 

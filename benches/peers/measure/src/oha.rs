@@ -1,4 +1,4 @@
-//! Reads what oha prints, and says what it is to do.
+//! Reads the report of oha, and makes its command line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn options(job: &Job, seconds: u64, body: &Path) -> Vec<String> {
         options.extend([format!("-q {rate}"), "--latency-correction".to_owned()]);
     }
     match job.form {
-        // It has no pipelining, and no raw TCP.
+        // oha has no pipelining, and no raw TCP.
         Form::One | Form::Pipelined(_) | Form::Echo(_) => {}
         Form::Body => options.extend(["-m POST".to_owned(), format!("-D {}", body.display())]),
         Form::Closing => options.push("--disable-keepalive".to_owned()),
@@ -37,7 +37,7 @@ fn options(job: &Job, seconds: u64, body: &Path) -> Vec<String> {
     options.iter().flat_map(|option| option.split(' ').map(str::to_owned)).collect()
 }
 
-/// What we read of a report. Times are in seconds.
+/// The parts of a report that we read. Times are in seconds.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -62,7 +62,7 @@ struct Percentiles {
     p99: Option<f64>,
 }
 
-/// Requests that it gave up at its end are no problem of the server.
+/// The error of requests that oha gave up at its end. They are no problem of the server.
 const GIVEN_UP: &str = "aborted due to deadline";
 
 /// Reads the report in JSON.

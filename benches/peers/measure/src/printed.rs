@@ -1,13 +1,13 @@
-//! A report that grows: what is known is printed at once, and kept.
+//! A report that grows: each part is printed at once, and kept.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What was printed so far.
+/// The text that was printed so far.
 #[derive(Debug)]
 pub struct Printed<'a> {
-    /// A file that gets it too.
+    /// A file to which each part is also written.
     file: Option<&'a Path>,
     pub text: String,
 }

@@ -8,14 +8,14 @@ use crate::clients::if_complete;
 use crate::misses::HITS;
 use crate::scenario::Who;
 
-/// A first question may open all connections of a pool.
+/// A long deadline, because a first request may open all connections of a pool.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often a wait is asked for. The fastest counts, so that a busy machine is not taken for a
-/// wrong server.
+/// The number of requests that measure a wait. The fastest counts, so that the server does not seem
+/// to be wrong on a busy machine.
 const WAITS: usize = 5;
 
-/// How much longer a wait may take. A server that knows no microseconds waits for 10 ms.
+/// How much longer a wait may take. A server that ignores microseconds waits for 10 ms.
 const LATE_MAX: Duration = Duration::from_millis(8);
 
 /// Checks that the server does what this scenario asks of it.
@@ -48,7 +48,7 @@ impl Probe {
         Ok(Self { stream })
     }
 
-    /// Asks for this target and reads all of the answer.
+    /// Requests this target and reads the whole answer.
     fn ask(&mut self, target: &str) -> io::Result<Answer> {
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let start = Instant::now();
@@ -67,7 +67,7 @@ impl Probe {
         }
     }
 
-    /// The same, and an error if the status is not 200.
+    /// Like `ask`, and fails if the status is not 200.
     fn ask_for_ok(&mut self, target: &str) -> io::Result<Answer> {
         let answer = self.ask(target)?;
         if answer.status == 200 {
@@ -96,8 +96,8 @@ impl Probe {
         Err(io::Error::other(format!("{target} took {fastest:?}")))
     }
 
-    /// As many calls as one miss is one of have exactly one, and calls that only hit are not
-    /// counted.
+    /// Checks that `one_in` calls have exactly one miss, and that calls of `HITS` do not count
+    /// among them.
     fn check_misses(&mut self, target: &str) -> io::Result<()> {
         let mut misses = 0;
         for _ in 0..value(target, "one_in=") {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(answer.content, "ok");
     }
 
-    /// What a probe makes of this answer to its first request.
+    /// The result of a probe that gets this answer to its first request.
     fn answered(answer: &'static str) -> io::Result<Answer> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! What the kernel counted: CPU time, context switches, threads and memory of a process and those
-//! it started.
+//! What the kernel counts: CPU time, context switches, threads and memory of a process and of the
+//! processes that it started.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use nix::sys::time::TimeVal;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// CPU time of a process, threads that have ended included.
+/// CPU time of a process. Threads that have ended are included.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuTime {
     pub user: Duration,
@@ -19,8 +19,8 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Adds up the process and those it started. The sum of user and system time is exact; how it
-    /// is divided is known to a clock tick, usually 10 ms.
+    /// Adds up the process and those that it started. The sum of user and system time is exact. Its
+    /// division is exact to a clock tick, which is usually 10 ms.
     pub fn of(pid: u32) -> io::Result<Self> {
         let mut time = Self::of_one(pid)?;
         for child in descendants(pid) {
@@ -32,7 +32,7 @@ impl CpuTime {
         Ok(time)
     }
 
-    /// Only the process itself.
+    /// The CPU time of the process itself only.
     pub fn of_one(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The second field is the name in parentheses and may hold spaces.
@@ -50,7 +50,7 @@ impl CpuTime {
         Ok(in_ticks.of_total(exact_total(pid)?))
     }
 
-    /// Divides a more exact total as this time is divided.
+    /// Divides a more exact total in the same proportion as this time.
     fn of_total(self, total: Duration) -> Self {
         let ticks = self.total();
         if ticks.is_zero() {
@@ -71,13 +71,13 @@ impl CpuTime {
     }
 }
 
-/// The CPU time of a process in nanoseconds, threads that have ended included. What `/proc` shows
-/// is cut to ticks: in a second of few requests, one tick is a tenth of the sum.
+/// The CPU time of a process in nanoseconds. Threads that have ended are included. The times in
+/// `/proc` are cut to ticks, and in a second with few requests one tick is a tenth of the sum.
 fn exact_total(pid: u32) -> io::Result<Duration> {
     Ok(clock_getcpuclockid(Pid::from_raw(pid.cast_signed()))?.now()?.into())
 }
 
-/// The processes that this one started, and those that they did.
+/// The processes that this one started, and their descendants.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
@@ -118,25 +118,26 @@ pub fn ended_children() -> CpuTime {
         .unwrap_or_default()
 }
 
-/// The most memory that was resident so far, or `None` when the process has ended.
+/// The peak of resident memory so far, or `None` if the process has ended.
 pub fn peak_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(field(&status, "VmHWM:")).filter(|peak| *peak > 0)
 }
 
-/// The same of the process and those that it started: memory that they share counts several times.
+/// The sum of the peaks of the process and its descendants. Memory that they share counts several
+/// times.
 pub fn peak_of_all_kib(pid: u32) -> u64 {
     descendants(pid).into_iter().chain([pid]).filter_map(peak_kib).sum()
 }
 
-/// Context switches of the children that were waited for, those of their ended threads included.
+/// Context switches of the children that were waited for. Their ended threads are included.
 pub fn switches_of_ended_children() -> u64 {
     getrusage(UsageWho::RUSAGE_CHILDREN)
         .map(|usage| usage.voluntary_context_switches() + usage.involuntary_context_switches())
         .map_or(0, i64::cast_unsigned)
 }
 
-/// Context switches of the threads that live now, in the process and those it started.
+/// Context switches of the running threads of the process and its descendants.
 pub fn live_switches(pid: u32) -> io::Result<u64> {
     let mut switches = 0;
     for process in descendants(pid).into_iter().chain([pid]) {
@@ -158,7 +159,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Adds up the process and those it started: memory that they share counts several times.
+    /// Adds up the process and its descendants. Memory that they share counts several times.
     pub fn of(pid: u32) -> io::Result<Self> {
         let mut size = Self::of_one(pid)?;
         for child in descendants(pid) {
@@ -182,10 +183,10 @@ impl Size {
     }
 }
 
-/// Raises the number of open files to what the system allows: 10,000 connections need it.
+/// Raises the limit of open files to its maximum, because 10,000 connections need it.
 pub fn allow_many_files() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // If it is refused, the scenario that needs it says so.
+        // If the system refuses this, the scenario that needs many files reports it.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn a_difference_has_the_exact_total() {
         let ms = Duration::from_millis;
-        // The division of the earlier time was further off than the whole difference.
+        // The error in the division of the earlier time is larger than the whole difference.
         let [before, after] = [(14, 14), (10, 20)]
             .map(|(user, system)| CpuTime { user: ms(user), system: ms(system) });
         let passed = after.since(before);

@@ -10,12 +10,12 @@ pub const REAL: Group = Group {
     scenarios: ALL,
 };
 
-/// What a scenario has its servers call.
+/// The call that the servers of a scenario make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     pub backend: Backend,
     pub target: &'static str,
-    /// What every server answers.
+    /// The content of every server's answer.
     pub content: &'static str,
 }
 

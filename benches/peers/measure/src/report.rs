@@ -1,11 +1,11 @@
-//! From figures of several rounds to one Markdown table.
+//! Makes one Markdown table from the figures of several rounds.
 
 use std::fmt::Write as _;
 
 use crate::rounds::is_disturbed;
 use crate::scenario::OTHERS_KEY;
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     numbers: Vec<(&'static str, f64)>,
@@ -48,14 +48,14 @@ pub struct Column {
 pub enum Show {
     /// The median.
     Median,
-    /// The median, the smallest and the largest, and the ratio to the reference's of the same
-    /// round.
+    /// The median, the smallest and the largest, and the median of the ratios to the reference in
+    /// the same round.
     Compared,
-    /// Words, those of the last round.
+    /// The words of the last round.
     Text,
 }
 
-/// One row of a table: a server, and what it gave in each round.
+/// One row of a table: a server, and its results in each round.
 #[derive(Debug)]
 pub struct Row {
     pub label: String,
@@ -70,19 +70,19 @@ impl Row {
         Self { label: label.to_owned(), is_ours, rounds: Vec::new(), repeats: 0 }
     }
 
-    /// The median of what the rounds gave.
+    /// The median of a figure over the rounds.
     pub fn median(&self, key: &str) -> Option<f64> {
         let values = sorted(figures(self).filter_map(|figures| figures.get(key)));
         (!values.is_empty()).then(|| median(&values))
     }
 
-    /// The words of the last round that had some.
+    /// The words of the last round that did not fail.
     pub fn last_text(&self, key: &str) -> Option<&str> {
         let last = self.rounds.iter().rev().find_map(|round| round.as_ref().ok())?;
         last.texts.iter().find(|(name, _)| *name == key).map(|(_, text)| text.as_str())
     }
 
-    /// What went wrong, in every round.
+    /// The problems of all rounds.
     pub fn problems(&self) -> String {
         let mut problems: Vec<&str> = Vec::new();
         for round in &self.rounds {
@@ -91,12 +91,12 @@ impl Row {
                 Err(error) => problems.push(error),
             }
         }
-        // What a program said may have lines and bars, which would break the table.
+        // The output of a program may have line breaks and bars, which would break the table.
         problems.join("; ").replace('\n', " ").replace('|', "/")
     }
 
-    /// Rounds that were disturbed even after the last repeat, and how many repeats there were;
-    /// empty if none.
+    /// The number of rounds that were disturbed even after the last repeat, and the number of
+    /// repeats. Empty if both are zero.
     fn disturbed(&self) -> String {
         let disturbed = figures(self).filter(|figures| is_disturbed(figures)).count();
         let rounds = self.rounds.len();
@@ -109,12 +109,12 @@ impl Row {
     }
 }
 
-/// Renders the table of servers; ratios are to the row with the label `reference`, round by round.
+/// Renders the table of servers. Ratios are to the row with the label `reference`, round by round.
 pub fn table(columns: &[Column], rows: &[Row], reference: &str) -> String {
     table_of("server", columns, rows, reference)
 }
 
-/// Renders a table of something else.
+/// Renders a table whose first column has the title `of`.
 pub fn table_of(of: &str, columns: &[Column], rows: &[Row], reference: &str) -> String {
     let reference = rows.iter().find(|row| row.label == reference);
     let mut text = format!("| {of} |");
@@ -164,7 +164,7 @@ fn cell(row: &Row, column: &Column) -> String {
     format!("{shown} ({}..{})", number(*least, column.digits), number(*most, column.digits))
 }
 
-/// The median of the ratios within each round: what slowed a round down slowed both.
+/// The median of the ratios within each round. Whatever slowed a round down slowed both rows down.
 fn ratio(row: &Row, reference: &Row, key: &str) -> String {
     let pairs = row.rounds.iter().zip(&reference.rounds).filter_map(|(ours, theirs)| {
         let (Ok(ours), Ok(theirs)) = (ours, theirs) else { return None };
@@ -184,7 +184,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The middle of sorted values, of which there must be one.
+/// The middle of sorted values. There must be at least one.
 pub fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 {
@@ -194,7 +194,7 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// With commas between the thousands.
+/// Formats a number with commas between the thousands.
 pub fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (whole, fraction) =

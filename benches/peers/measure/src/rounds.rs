@@ -1,5 +1,5 @@
-//! Rounds: every server in turn, so that what slows the machine slows all of them, and again if
-//! others were at work.
+//! Rounds: each round measures every server, so that a slow machine slows all of them down. A run
+//! is repeated if other processes used the machine.
 
 use std::io;
 
@@ -10,8 +10,8 @@ use crate::report::{Figures, Row};
 use crate::scenario::{Entrant, OTHERS_KEY, Run, Scenario};
 use crate::server::Server;
 
-/// More cores than this in the hands of others, and the requests/s and latencies of a round are
-/// worth nothing.
+/// If other processes use more cores than this, the requests/s and latencies of a round are worth
+/// nothing.
 pub const DISTURBED_ABOVE: f64 = 0.2;
 
 /// A server with the program that was built for it.
@@ -21,7 +21,7 @@ pub struct Built<'a> {
     pub program: Program,
 }
 
-/// Measures every entrant once a round, while the processes `beside` work for it.
+/// Measures every entrant once per round. The processes `beside` work for the servers.
 pub fn measure(
     args: &Args,
     tools: &Tools,
@@ -42,7 +42,7 @@ pub fn measure(
     let plan = Turns {
         name: scenario.name,
         rounds: if scenario.repeats { args.rounds } else { 1 },
-        // Who measures beside a busy loop wants to see a disturbed machine.
+        // A measurement beside a busy loop is meant to be disturbed.
         repeats_max: if args.beside_busy { 0 } else { args.repeats },
     };
     plan.measure(rows, |index| {
@@ -69,7 +69,7 @@ pub struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Measures each row once a round, and again where it was disturbed.
+    /// Measures each row once per round, and again if the run was disturbed.
     pub fn measure(
         self,
         mut rows: Vec<Row>,
@@ -87,15 +87,15 @@ impl Turns<'_> {
     }
 }
 
-/// Runs until a run is not disturbed, at most so many times more, and returns the calmest with the
-/// number of repeats.
+/// Runs until a run is not disturbed, with at most `repeats_max` repeats. Returns the least
+/// disturbed run and the number of repeats.
 fn calmest(
     mut run: impl FnMut() -> io::Result<Figures>,
     repeats_max: usize,
 ) -> (io::Result<Figures>, usize) {
     let mut best = run();
     for repeats in 0..repeats_max {
-        // What failed has failed for another reason.
+        // A run that failed has failed for another reason.
         let Ok(calmest) = &best else { return (best, repeats) };
         if !is_disturbed(calmest) {
             return (best, repeats);
@@ -110,7 +110,7 @@ fn calmest(
     (best, repeats_max)
 }
 
-/// Whether others used so much of the machine that the figures are worth nothing.
+/// Whether other processes used so much of the machine that the figures are worth nothing.
 pub fn is_disturbed(figures: &Figures) -> bool {
     others(figures) > DISTURBED_ABOVE
 }

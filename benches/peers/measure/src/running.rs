@@ -1,4 +1,4 @@
-//! A server process: started, found ready, and ended.
+//! A server process: started, waited for until it is ready, and ended.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -20,16 +20,16 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 /// A server under valgrind takes seconds to start.
 const READY_UNDER_TOOL_WITHIN: Duration = Duration::from_secs(60);
 
-/// A first request that is lost, as astra loses some, is asked again after this.
+/// When a first request that was lost is repeated. astra loses some.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A server that was asked to end and does not is killed after this.
+/// When a server that got a signal to end is killed.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a server answers when it is ready.
 const EXPECTED: &[u8] = b"Hello, World!";
 
-/// What it is asked.
+/// The request that a server gets until it is ready.
 const fn question(speech: Speech) -> Option<&'static [u8]> {
     match speech {
         Speech::Http => Some(b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n"),
@@ -59,8 +59,8 @@ impl Running {
         )
     }
 
-    /// The same under a tool, such as `valgrind --tool=callgrind`, which reads the names in the
-    /// profiling build.
+    /// Starts the profiling build under a tool, such as `valgrind --tool=callgrind`, which reads
+    /// the names in it.
     pub fn start_under(tool: &[OsString], program: &Program) -> io::Result<Self> {
         let (tool, options) = tool.split_first().expect("a tool has a name");
         let mut command = guarded(Path::new(tool), "KILL");
@@ -72,7 +72,7 @@ impl Running {
         )
     }
 
-    /// The same without a second program in between, whose start would count.
+    /// Starts the server without the program `setpriv` before it, whose start would count.
     pub fn start_bare(program: &Program, ask_every: Duration) -> io::Result<Self> {
         Self::spawn(&mut Command::new(&program.path), program)?.until_ready(
             ask_every,
@@ -89,7 +89,7 @@ impl Running {
         Ok(Self { child: command.spawn()?, address, speech, is_script, ended: false })
     }
 
-    /// Asks until it is answered.
+    /// Sends requests until the server answers.
     fn until_ready(
         mut self,
         pause: Duration,
@@ -116,7 +116,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Lets the server stand still until it is to [go on](Self::go_on).
+    /// Stops the server until [`go_on`](Self::go_on).
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
     }
@@ -125,19 +125,19 @@ impl Running {
         self.signal(Signal::SIGCONT);
     }
 
-    /// It can only fail when the process is gone, and then whoever asks it notices.
+    /// Fails only if the process has ended, and then the next request fails as well.
     fn signal(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    /// Ends the server and returns how many context switches it made in its life: those of threads
-    /// that have ended are only in the account that is taken here.
+    /// Ends the server and returns the number of its context switches. Only the kernel's account of
+    /// ended children includes those of threads that have ended.
     pub fn end(mut self) -> u64 {
         let live = proc::live_switches(self.pid()).unwrap_or(0);
         let before = proc::switches_of_ended_children();
         self.stop();
         let ended = proc::switches_of_ended_children().saturating_sub(before);
-        // The account leaves out the processes that the server itself has started.
+        // That account does not include processes that the server itself has started.
         if self.is_script { live } else { ended }
     }
 
@@ -166,15 +166,14 @@ impl Drop for Running {
     }
 }
 
-/// A command whose process the kernel ends with this signal when `measure` ends, however that
-/// comes.
+/// A command whose process gets this signal from the kernel when `measure` ends for any reason.
 pub fn guarded(program: &Path, signal: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", signal]).arg(program);
     command
 }
 
-/// A loopback address whose port nobody has at this moment.
+/// A loopback address with a port that is free at this moment.
 pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -1,4 +1,4 @@
-//! The scenarios: what each asks, of whom, and which figures answer it.
+//! The scenarios: the question of each, the servers that it is for, and its figures.
 
 use std::io;
 
@@ -20,12 +20,12 @@ pub struct Scenario {
     pub name: &'static str,
     pub asks: &'static str,
     pub who: Who,
-    /// Counts need no second round; times do.
+    /// Whether there are several rounds. Times need them, and counts do not.
     pub repeats: bool,
     pub columns: &'static [Column],
-    /// The loads, for those scenarios that are nothing else; printed as commands.
+    /// The loads of a scenario that consists of nothing else. They are printed as commands.
     pub jobs: fn(&str) -> Vec<Job>,
-    /// The title of its chart, for those that have one.
+    /// The title of the chart, if there is one.
     pub chart: Option<&'static str>,
     pub measure: fn(&Run<'_>) -> io::Result<Figures>,
 }
@@ -42,21 +42,21 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Everyone,
-    /// Those that are made for it.
+    /// Those that do not have this lack.
     Able(Lack),
     /// Those that callgrind can run.
     Rust,
     /// The reference, which answers everything, and the server with captures.
     Capturing,
-    /// Those that can block without a stop, marked and unmarked.
+    /// Those that can run blocking handlers, marked and unmarked.
     Sleeping,
-    /// The same, only the way their authors want it.
+    /// The same servers, only in the way that their authors recommend.
     SleepingMarked,
-    /// The same, with work instead of sleep.
+    /// The same servers, with handlers that compute.
     Working,
-    /// Those that can wait for less than a millisecond, the way their authors want it: the target.
+    /// Those that can wait for less than a millisecond, as their authors recommend, at this target.
     Waiting(&'static str),
-    /// Those with a handler that is quick but for some calls: the target.
+    /// Those with a handler that is quick except for some calls, at this target.
     Missing(&'static str),
     /// Those whose handlers make this call.
     Calling(&'static Call),
@@ -77,7 +77,7 @@ impl Who {
         }
     }
 
-    /// The target that is slow, as a server that needs no other target for a mark has it.
+    /// The slow target, for a server that has no separate target for marked handlers.
     fn slow(self) -> &'static str {
         match self {
             Self::Waiting(target) | Self::Missing(target) => target,
@@ -87,7 +87,7 @@ impl Who {
         }
     }
 
-    /// What has to be there for it.
+    /// The backend that the scenario needs.
     pub fn backend(self) -> Option<Backend> {
         match self {
             Self::Calling(call) => Some(call.backend),
@@ -103,23 +103,23 @@ pub struct Entrant {
     pub slow: String,
 }
 
-/// One run: a fresh server, one scenario.
+/// One run of one scenario, with a server that is started for it.
 #[derive(Debug)]
 pub struct Run<'a> {
     pub server: &'a Server,
     pub program: &'a Program,
     pub slow: &'a str,
     pub seconds: u64,
-    /// In loads that are a number of requests.
+    /// The number of requests, for loads that have one.
     pub requests: u64,
     pub tools: &'a Tools,
-    /// Processes that work for the server: their CPU time is neither its own nor that of others.
+    /// Processes that work for the server. Their CPU time is neither its own nor that of others.
     pub beside: &'a [u32],
     pub scenario: &'a Scenario,
 }
 
 impl Scenario {
-    /// The rows this server gets.
+    /// The rows of this server.
     pub fn entrants(&self, server: &Server) -> Vec<Entrant> {
         let entrant = |suffix: &str, slow: &str| Entrant {
             label: format!("{}{suffix}", server.name),
@@ -148,7 +148,7 @@ impl Scenario {
         }
     }
 
-    /// The label of the row that the ratios are to.
+    /// The label of the row that is the reference of the ratios.
     pub fn reference(&self) -> String {
         match self.who {
             Who::Everyone | Who::Able(_) | Who::Rust | Who::Capturing => REFERENCE.to_owned(),
@@ -159,7 +159,7 @@ impl Scenario {
         }
     }
 
-    /// The loads as they are printed: the slow target is the one of a server that needs no mark.
+    /// The loads as they are printed, with the slow target of a server that needs no mark.
     pub fn printed_jobs(&self) -> Vec<Job> {
         (self.jobs)(self.who.slow())
     }
@@ -176,7 +176,7 @@ pub const fn column(key: &'static str, title: &'static str, digits: usize, show:
     Column { key, title, digits, show }
 }
 
-/// The figure that tells a disturbed round.
+/// The figure that shows whether a round was disturbed.
 pub const OTHERS_KEY: &str = "others";
 
 pub const RATE: Column = column("rate", "requests/s", 0, Show::Compared);
@@ -206,7 +206,7 @@ pub const PAIR_COLUMNS: &[Column] = &[
     OTHERS,
 ];
 
-/// Every group. The first is what is measured if nothing else is asked for.
+/// All groups. The first one is measured by default.
 pub const GROUPS: &[Group] = &[
     Group { name: "standard", asks: "What is measured without --scenarios.", scenarios: STANDARD },
     waits::WAITS,
@@ -237,7 +237,7 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
     GROUPS.iter().flat_map(|group| group.scenarios)
 }
 
-/// In the order of the report.
+/// The standard scenarios, in the order of the report.
 pub const STANDARD: &[Scenario] = &[
     Scenario {
         chart: Some("Plain text on 64 connections"),
@@ -442,7 +442,7 @@ pub fn under_load(run: &Run<'_>) -> io::Result<(Vec<Rates>, Spent)> {
     })
 }
 
-/// What the server spent, shared by the requests.
+/// What the server used, per request.
 pub fn per_request(spent: &Spent, requests: u64) -> Figures {
     let requests = requests.max(1) as f64;
     Figures::default()

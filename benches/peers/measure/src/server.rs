@@ -1,4 +1,4 @@
-//! The servers that can be measured, and what each is made for.
+//! The servers that can be measured, and the questions that each is made for.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 pub enum Source {
     /// A package of this workspace.
     Package(&'static str),
-    /// An example of the main workspace, and the package whose dependencies are its own.
+    /// An example of the main workspace, and the package whose dependencies are counted.
     Example { name: &'static str, package: &'static str },
     /// Not Rust: a folder below `servers/` whose `build.sh` makes the server.
     Foreign(&'static str),
-    /// A binary that was built before, such as ours before a change.
+    /// A binary that was built before, such as our server before a change.
     Binary(PathBuf),
 }
 
@@ -20,15 +20,15 @@ pub enum Source {
 pub enum Blocking {
     /// It must be marked: `/sleep` is, `/sleep_unmarked` is not.
     Marked,
-    /// A sleep can be marked, work cannot: it stops a worker.
+    /// A sleep can be marked. Work cannot be marked, and stops a worker.
     Cooperative,
     /// Nothing is marked: `/sleep` is a plain blocking handler.
     Plain,
-    /// It has no answer to a blocking handler: nothing of the kind is asked of it.
+    /// The server has no way to run blocking handlers, so it is not asked for them.
     Never,
 }
 
-/// What a server is asked.
+/// What a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     Http,
@@ -41,15 +41,15 @@ pub enum Speech {
 /// A family of questions. Each server is asked some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// What every server that speaks HTTP is asked.
+    /// The questions for all servers that speak HTTP.
     Standard,
     /// Handlers that wait, for times from 50 µs to 100 ms.
     Waits,
-    /// A handler that is quick, but for some calls.
+    /// A handler that is quick except for some calls.
     Misses,
     /// Handlers that call other servers.
     Calls,
-    /// Connections that live: asked by the mode of that name, and by no scenario.
+    /// Long-lived connections, which the mode of that name asks about, and no scenario.
     Live,
     Echo,
 }
@@ -57,7 +57,7 @@ pub enum Family {
 /// How a server is told where to listen, and on how many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// `ADDRESS`, and what else it takes.
+    /// `ADDRESS`, and the other arguments of the server.
     Address,
     /// `ADDRESS THREADS`
     AddressThreads,
@@ -65,7 +65,7 @@ pub enum Launch {
     Options,
 }
 
-/// What a server is not made for, so that it is not asked.
+/// A feature that a server does not have, so that it is not asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// It does not honour `Connection: close`.
@@ -81,26 +81,26 @@ pub enum Lack {
 pub struct Server {
     pub name: String,
     pub source: Source,
-    /// What follows the address on its command line.
+    /// The arguments after the address.
     pub arguments: &'static [&'static str],
     pub speech: Speech,
     pub launch: Launch,
-    /// How many threads may serve, where that can be said.
+    /// The maximum number of threads, for servers that have such an argument.
     pub threads_max: usize,
     pub blocking: Blocking,
     pub lacks: &'static [Lack],
     pub families: &'static [Family],
-    /// The packages whose versions say what it is.
+    /// The packages whose versions are reported for this server.
     pub versions: &'static [&'static str],
 }
 
 /// The name of the reference in the reports and on the command line.
 pub const REFERENCE: &str = "raw_httparse";
 
-/// The floor of the echo servers, which the ratios of their tables are to.
+/// The floor of the echo servers, which is the reference of the ratios in their tables.
 pub const ECHO_REFERENCE: &str = "echo_epoll";
 
-/// How many threads each peer gets where a scenario says nothing else.
+/// How many threads each peer gets unless a scenario says otherwise.
 pub const WORKERS: usize = 2;
 
 /// Our framework with 200 routes and two middlewares.
@@ -109,10 +109,10 @@ pub const ROUTES: &str = "framework_routes";
 /// Our framework with handlers that call other servers.
 pub const BACKENDS_OURS: &str = "backends_ours";
 
-/// The peer that these are compared with.
+/// The peer that the servers with backends are compared with.
 pub const BACKENDS_ACTIX: &str = "backends_actix";
 
-/// What they call other servers with.
+/// The client libraries of the servers with backends.
 const CLIENTS: &[&str] = &["redis", "postgres", "rusqlite", "r2d2", "ureq"];
 
 /// The peer that sleeping handlers are compared with.
@@ -202,40 +202,40 @@ impl Server {
         })
     }
 
-    /// Our example that sends responses to requests it never reads. Only the claims ask it: it
-    /// answers nobody.
+    /// Our example that sends responses without reading requests. Only the claims use it, because
+    /// it does not answer requests.
     pub fn flood() -> Self {
         Self { launch: Launch::Options, ..example("flood", "flood", "filoplume-runtime") }
     }
 
-    /// What the servers with backends call by HTTP. No scenario asks it.
+    /// The HTTP backend of the servers with backends. No scenario asks it.
     pub fn slow_http() -> Self {
         package("slow_http", Blocking::Never, NOTHING, &[]).asked(&[])
     }
 
-    /// Express as most are started: one process.
+    /// Express as it is usually started: one process.
     pub fn express_alone() -> Self {
         let name = "express_alone".to_owned();
         Self { name, arguments: &["1"], ..foreign("express", "express", Blocking::Never, NOTHING) }
     }
 
-    /// The same as an echo server that takes its number of threads.
+    /// Turns this into an echo server that takes its number of threads as an argument.
     fn echoing(self, threads_max: usize) -> Self {
         let families = &[Family::Echo];
         Self { speech: Speech::Echo, launch: Launch::AddressThreads, threads_max, families, ..self }
     }
 
-    /// The same as a server of connections that live.
+    /// Turns this into a server of long-lived connections.
     fn living(self) -> Self {
         Self { speech: Speech::Other, families: &[Family::Live], ..self }
     }
 
-    /// The same with arguments behind the address.
+    /// Adds arguments after the address.
     fn told(self, arguments: &'static [&'static str]) -> Self {
         Self { arguments, ..self }
     }
 
-    /// The same, asked only these families.
+    /// Limits the questions to these families.
     fn asked(self, families: &'static [Family]) -> Self {
         Self { families, ..self }
     }
@@ -244,17 +244,17 @@ impl Server {
         !self.lacks.contains(&lack)
     }
 
-    /// Whether callgrind can run it: machine code, and one process.
+    /// Whether callgrind can run the server: it must be machine code in one process.
     pub fn is_rust(&self) -> bool {
         !matches!(self.source, Source::Foreign(_))
     }
 
-    /// Whether only [`Mode::Live`](crate::args::Mode::Live) asks it.
+    /// Whether only [`Mode::Live`](crate::args::Mode::Live) asks the server.
     pub fn is_living(&self) -> bool {
         self.families.contains(&Family::Live)
     }
 
-    /// Whether it is ours, so that a chart can point at it.
+    /// Whether a server is ours, so that a chart can highlight it.
     pub fn is_ours(name: &str) -> bool {
         ["ours", "framework", "echo_ours", "flood", "live_ours", ROUTES, BACKENDS_OURS]
             .contains(&name)

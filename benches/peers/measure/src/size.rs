@@ -1,4 +1,4 @@
-//! How large a server is: bytes of its binary, and crates that it is made of.
+//! The size of a server: the bytes of its binary, and the number of its crates.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,8 +46,8 @@ fn stripped(run: &Run<'_>) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Crates that a build of the server's own package compiles, itself and what only the build needs
-/// left out.
+/// The number of crates that a build of the server's own package compiles. The package itself and
+/// crates that only the build needs are left out.
 fn crates(source: &Source) -> io::Result<Option<usize>> {
     let (folder, package) = match source {
         Source::Package(package) => (peers_folder(), package),
@@ -66,7 +66,7 @@ fn crates(source: &Source) -> io::Result<Option<usize>> {
         "--no-dedupe",
     ]);
     cargo.args(["--format", "{p}"]).current_dir(folder);
-    // The example of the framework shows all of it.
+    // The example of the framework shows all features.
     if matches!(source, Source::Example { .. }) {
         cargo.arg("--all-features");
     }
@@ -77,10 +77,11 @@ fn crates(source: &Source) -> io::Result<Option<usize>> {
     Ok(Some(count_crates(&String::from_utf8_lossy(&output.stdout))))
 }
 
-/// What all peers share; what only this needs is not counted either.
+/// The crate that all peers share. Crates that only this one needs are not counted either.
 const SHARED: &str = "common";
 
-/// Different crates of a tree whose lines start with their depth, the package itself left out.
+/// The number of different crates in a tree whose lines start with their depth, without the package
+/// itself.
 fn count_crates(tree: &str) -> usize {
     let mut crates = BTreeSet::new();
     let mut shared_at = None;

@@ -1,4 +1,4 @@
-//! How long a server takes to be there.
+//! How long a server takes to start.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::scenario::Run;
 
 const STARTS: usize = 10;
 
-/// Often enough for a start of a millisecond, and still rare beside it.
+/// Often enough for a start that takes a millisecond, and rare enough not to slow it down.
 const ASK_EVERY: Duration = Duration::from_micros(50);
 
 pub const COLUMNS: &[Column] = &[

@@ -1,4 +1,4 @@
-//! What all charts begin with: the ground, the title, and colors for light and for dark pages.
+//! What all charts begin with: the background, the title, and colors for light and for dark pages.
 //!
 //! gust draws its charts by itself, because they are parts of its HTML report and use the style
 //! sheet of that page. These are files that pages show as images.
@@ -17,8 +17,8 @@ const DARK: &str = "\
     text { fill: #e6edf3; }\n\
     .note { fill: #9198a1; }\n";
 
-/// Begins an image, which ends with `</svg>`. It has a ground of its own, so that it can be read on
-/// any page. The rules of `light` apply everywhere, and those of `dark` as well on a dark page.
+/// Begins an image, which ends with `</svg>`. It has a background, so that it can be read on any
+/// page. The rules of `light` apply everywhere, and those of `dark` are added on a dark page.
 pub fn begin(title: &str, width: usize, height: usize, light: &str, dark: &str) -> String {
     let title = escape(title);
     format!(

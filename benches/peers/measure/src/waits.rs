@@ -1,5 +1,5 @@
-//! Handlers that wait for 50 µs to 100 ms, alone and beside plain ones. Most calls of real programs
-//! to a cache or a database take less than a millisecond.
+//! Handlers that wait for 50 µs to 100 ms, alone and together with plain ones. Most calls of real
+//! programs to a cache or a database take less than a millisecond.
 
 use crate::generator::Job;
 use crate::scenario::{Group, PAIR_COLUMNS, Scenario, Who, load, pair, plain};

@@ -1,4 +1,4 @@
-//! Reads what wrk prints, and says what it is to do.
+//! Reads the report of wrk, and makes its command line.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub fn command_line(job: &Job, seconds: u64) -> String {
     format!("wrk {arguments} {}{after}", job.target)
 }
 
-/// What follows the URL: how many requests the script puts into one write.
+/// The arguments after the URL: how many requests the script puts into one write.
 pub fn arguments_after(job: &Job) -> Vec<String> {
     match job.form {
         Form::Pipelined(depth) => vec!["--".to_owned(), depth.to_string()],
@@ -31,7 +31,7 @@ pub fn arguments(job: &Job, seconds: u64) -> Vec<String> {
     ];
     let script = |name: &str| ["-s".to_owned(), scripts().join(name).display().to_string()];
     match job.form {
-        // It has no raw TCP; whoever wants an echo asks gust.
+        // wrk has no raw TCP. Loads of echoes are made by gust.
         Form::One | Form::Echo(_) => {}
         Form::Pipelined(_) => arguments.extend(script("pipelined.lua")),
         Form::Body => arguments.extend(script("post64k.lua")),

@@ -45,7 +45,7 @@ async fn cpu(request: HttpRequest) -> Result<HttpResponse> {
     Ok(text(HELLO))
 }
 
-/// What may block is marked, as nobody knows before which call will.
+/// All calls are marked, because nobody knows before a call whether it will block.
 async fn miss(request: HttpRequest) -> Result<HttpResponse> {
     let query = request.query_string().to_owned();
     Ok(text(web::block(move || look_up(&query)).await?))

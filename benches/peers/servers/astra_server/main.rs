@@ -1,5 +1,5 @@
-//! The astra peer: hyper on a pool of threads. Nothing is marked: a handler holds its thread, so
-//! there are as many threads as others may have for what blocks.
+//! The astra peer: hyper on a pool of threads. Nothing is marked. A handler keeps its thread, so
+//! there are as many threads as other peers may have for blocking calls.
 
 use std::io;
 use std::thread;
@@ -34,7 +34,8 @@ fn answer(mut request: Request) -> Response {
 fn with_type(content_type: &str, content: Vec<u8>) -> Response {
     let response = ResponseBuilder::new()
         .header(header::CONTENT_TYPE, content_type)
-        // Without it astra sends chunks, as it does not tell hyper how long the content is.
+        // Without this header astra sends chunks, because it does not tell hyper the length of the
+        // content.
         .header(header::CONTENT_LENGTH, content.len());
     response.body(Body::new(content)).expect("a valid response")
 }

@@ -42,7 +42,7 @@ async fn cpu(RawQuery(query): RawQuery) -> &'static str {
     HELLO
 }
 
-/// What may block is marked, as nobody knows before which call will.
+/// All calls are marked, because nobody knows before a call whether it will block.
 async fn miss(RawQuery(query): RawQuery) -> &'static str {
     let done = spawn_blocking(move || look_up(&query.unwrap_or_default()));
     done.await.expect("a look-up does not panic")

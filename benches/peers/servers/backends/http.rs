@@ -7,7 +7,7 @@ use ureq::Agent;
 use crate::pool::CONNECTIONS;
 use crate::{Error, place};
 
-/// ureq keeps three connections a host if nothing else is said.
+/// By default, ureq keeps three connections per host.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
     let connections = CONNECTIONS as usize;
     let config = Agent::config_builder()
@@ -17,7 +17,7 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
     config.into()
 });
 
-/// Where it is, read once.
+/// The URL of the server, read once.
 static URL: LazyLock<Result<String, String>> = LazyLock::new(|| {
     let address = place("HTTP_ADDRESS").map_err(|error| error.to_string())?;
     Ok(format!("http://{address}/"))

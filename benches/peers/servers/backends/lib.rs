@@ -1,8 +1,8 @@
 //! The blocking calls that the three `backends_` servers make, with their pools, so that only the
 //! frameworks differ.
 //!
-//! Each pool opens all its connections on its first use, and fills its backend with what is asked
-//! for later. A server starts without any of the backends.
+//! Each pool opens all its connections on its first use, and fills its backend with the rows for
+//! later requests. A server starts without any of the backends.
 
 mod http;
 mod pool;
@@ -14,7 +14,7 @@ use std::env;
 
 use common::value;
 
-/// Whatever a client library says. The servers answer it with 500.
+/// Any error of a client library. The servers answer it with 500.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A blocking call, given the query of the request.
@@ -39,17 +39,17 @@ fn key(query: &str) -> Result<u32, Error> {
     key.filter(|key| *key < ROWS).ok_or_else(|| format!("the query has no key below {ROWS}").into())
 }
 
-/// What every backend has for a key.
+/// The value of a key in every backend.
 fn value_of(key: u32) -> String {
     format!("value {key}")
 }
 
-/// What a write answers.
+/// The answer to a write.
 fn written(key: u32) -> String {
     format!("written {key}")
 }
 
-/// Where a backend is, which the environment says.
+/// The address or path of a backend, from the environment.
 fn place(variable: &str) -> Result<String, Error> {
     env::var(variable).map_err(|_| format!("{variable} is not set").into())
 }

@@ -8,7 +8,7 @@ use r2d2::ManageConnection;
 use crate::pool::{self, CONNECTIONS, LazyPool};
 use crate::{Error, ROWS, place};
 
-/// Every server that is measured finds the rows of the first one.
+/// Adds the rows that are missing. Every server but the first one finds all of them.
 const ROWS_THERE: &str = "
     CREATE TABLE IF NOT EXISTS items (id integer PRIMARY KEY, value text NOT NULL);
     INSERT INTO items SELECT id, 'value ' || id FROM generate_series(0, $LAST) AS id ON CONFLICT \

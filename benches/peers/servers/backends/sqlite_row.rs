@@ -10,16 +10,17 @@ use rusqlite::Connection;
 use crate::pool::{self, CONNECTIONS, LazyPool};
 use crate::{Error, ROWS, place, value_of, written};
 
-/// SQLite's own default: a commit is on the disk when it returns. Readers do not wait for writers.
+/// A commit is on the disk when it returns, as by SQLite's own default. Readers do not wait for
+/// writers.
 const DURABLE: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
 
-/// Only the checkpoints of another connection are waited for.
+/// Long enough for the checkpoint of another connection. There is nothing else to wait for.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
 static READERS: LazyPool<SqliteConnectionManager> = LazyLock::new(|| pool::kept(open(CONNECTIONS)));
 
 /// SQLite has one writer at a time. Handlers that wait for one connection are woken as soon as it
-/// is free; writers with a connection each would poll for the lock, with longer and longer sleeps.
+/// is free. Writers with a connection each would poll for the lock, with longer and longer sleeps.
 static WRITER: LazyPool<SqliteConnectionManager> = LazyLock::new(|| pool::kept(open(1)));
 
 pub fn read(key: u32) -> Result<String, Error> {
@@ -52,7 +53,7 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(DURABLE)
 }
 
-/// Every server that is measured finds the rows of the first one.
+/// Adds the rows that are missing. Every server but the first one finds all of them.
 fn fill(connection: &mut Connection) -> rusqlite::Result<()> {
     set_up(connection)?;
     let transaction = connection.transaction()?;

@@ -1,4 +1,4 @@
-//! The framework with handlers that block for other reasons than a sleep. Nothing is marked.
+//! The framework with handlers that make real blocking calls. Nothing is marked.
 
 use backends::ROUTES;
 use common::{HELLO, address_argument, look_up};

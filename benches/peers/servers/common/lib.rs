@@ -31,7 +31,7 @@ pub struct Message {
 /// The one message.
 pub const MESSAGE: Message = Message { message: HELLO };
 
-/// The message as JSON, for those that have no way of their own.
+/// The message as JSON, for servers that have no JSON of their own.
 pub fn message_json() -> Vec<u8> {
     serde_json::to_vec(&MESSAGE).expect("a message of one text is JSON")
 }
@@ -42,7 +42,7 @@ pub fn address_argument() -> SocketAddr {
     argument.parse().expect("the address looks like 127.0.0.1:8080")
 }
 
-/// The second argument: how many threads serve; as many as every peer has, if it is not there.
+/// The second argument: how many threads serve. The default is the number that every peer has.
 pub fn threads_argument() -> usize {
     env::args().nth(2).map_or(WORKERS, |argument| {
         argument.parse().expect("the second argument is the number of threads")

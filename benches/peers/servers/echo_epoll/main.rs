@@ -1,8 +1,8 @@
 //! The floor of echo servers: what sockets cost when every byte is sent back as it came.
 //!
 //! `echo_epoll ADDRESS [THREADS]`: each thread has its own listener (`SO_REUSEPORT`) and its own
-//! edge-triggered epoll; wait, read, write. What a slow peer does not take is kept, and it is not
-//! read from until it has taken that.
+//! edge-triggered epoll; wait, read, write. Bytes that a slow peer does not take are kept, and
+//! nothing more is read from that peer until it has taken them.
 
 use std::os::fd::RawFd;
 
@@ -11,7 +11,7 @@ use raw_sockets::epoll::{self, Epoll};
 use raw_sockets::event_loop::{Serve, send_or_keep};
 use raw_sockets::run_loops;
 
-/// A read that does not fill this has drained the socket.
+/// A read that does not fill a buffer of this length has drained the socket.
 const INPUT_BYTES: usize = 64 * 1024;
 
 struct Echo {

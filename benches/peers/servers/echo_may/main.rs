@@ -1,5 +1,5 @@
-//! The May echo peer: `echo_may ADDRESS [THREADS]`, a coroutine a connection on so many workers. It
-//! is May's own example: a listener a worker, and 16 KiB for each connection.
+//! The May echo peer: `echo_may ADDRESS [THREADS]`, one coroutine per connection on this many
+//! workers. It is May's own example, with one listener per worker and 16 KiB per connection.
 
 use std::io::{self, Read, Write};
 
@@ -25,7 +25,7 @@ fn echo(mut stream: TcpStream) -> io::Result<()> {
 fn main() {
     let threads = threads_argument();
     may::config().set_workers(threads);
-    // All listeners share the port, and exist before the first is asked.
+    // All listeners share the port, and exist before the first connection comes.
     let listeners: Vec<TcpListener> = (0..threads)
         .map(|_| {
             TcpListener::bind(address_argument())
@@ -36,7 +36,7 @@ fn main() {
         for listener in listeners {
             go!(scope, move || {
                 for stream in listener.incoming().flatten() {
-                    // A connection that breaks is over; nobody else is concerned.
+                    // A broken connection ends, and concerns no other one.
                     go!(move || drop(echo(stream)));
                 }
             });

@@ -1,4 +1,5 @@
-//! The tokio echo peer: `echo_tokio ADDRESS [THREADS]`, a task a connection on so many workers.
+//! The tokio echo peer: `echo_tokio ADDRESS [THREADS]`, one task per connection on this many
+//! workers.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime;
 
-/// As much as every echo server that brings a buffer of its own reads at once.
+/// The length that all echo servers with buffers of their own read at once.
 const INPUT_BYTES: usize = 16 * 1024;
 
 async fn echo(mut stream: TcpStream) -> io::Result<()> {
@@ -29,7 +30,7 @@ async fn serve() -> io::Result<()> {
     let listener = socket.listen(u32::from(BACKLOG))?;
     loop {
         let (stream, _) = listener.accept().await?;
-        // A connection that breaks is over; nobody else is concerned.
+        // A broken connection ends, and concerns no other one.
         tokio::spawn(async { drop(echo(stream).await) });
     }
 }
@@ -37,6 +38,6 @@ async fn serve() -> io::Result<()> {
 fn main() -> io::Result<()> {
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads_argument()).enable_io().build()?;
-    // On a worker, and not on the thread of `main`, which would be one more.
+    // Accepts on a worker, because the thread of `main` would be one more.
     runtime.block_on(async { tokio::spawn(serve()).await.expect("accepting does not panic") })
 }

@@ -1,4 +1,4 @@
-//! The Feather peer: a coroutine of May a connection, on two workers.
+//! The Feather peer: one coroutine of May per connection, on two workers.
 //!
 //! `/sleep` and the misses of `/miss` are marked the way May demands: its own cooperative sleep.
 //! `/sleep_unmarked` is what a database driver looks like to it.

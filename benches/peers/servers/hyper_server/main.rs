@@ -39,7 +39,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
             spawn_blocking(move || spin(length)).await.expect("a spin does not panic");
             text(HELLO)
         }
-        // What may block is marked, as nobody knows before which call will.
+        // All calls are marked, because nobody knows before a call whether it will block.
         (&Method::GET, "/miss") => {
             let query = query.to_owned();
             text(spawn_blocking(move || look_up(&query)).await.expect("a look-up does not panic"))
@@ -53,7 +53,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     Ok(response)
 }
 
-/// How long the body is, without keeping it.
+/// The length of the body, which is not kept.
 async fn length(mut body: Incoming) -> hyper::Result<usize> {
     let mut length = 0;
     while let Some(frame) = body.frame().await {
@@ -91,7 +91,7 @@ async fn serve() -> io::Result<()> {
             .pipeline_flush(true)
             .serve_connection(TokioIo::new(stream), service_fn(answer));
         spawn(async move {
-            // The client hung up, or wrote what is no HTTP: this connection is over.
+            // The client closed the connection, or did not speak HTTP. Only this connection ends.
             let _ = connection.await;
         });
     }

@@ -1,5 +1,5 @@
-//! The khttp peer: its epoll loop with its own number of threads, or with `threads` as the second
-//! argument a thread a connection. Nothing is marked: a handler holds its thread.
+//! The khttp peer: its epoll loop with its own number of threads. With `threads` as the second
+//! argument, it has one thread per connection. Nothing is marked: a handler keeps its thread.
 
 use std::env;
 use std::io;

@@ -1,4 +1,4 @@
-//! The framework with connections that live: `live_ours ADDRESS`. It speaks TLS if `CERTIFICATE`
+//! The framework with long-lived connections: `live_ours ADDRESS`. It speaks TLS if `CERTIFICATE`
 //! and `KEY` are in its environment. `/room` and `/feed` send a message of 1 KiB to everybody twice
 //! a second, with the time when it is sent.
 
@@ -19,7 +19,7 @@ use filoplume::websocket::{
 };
 use filoplume::{Listen, ServerConfig, Tls};
 
-/// How much of a content is read at once, as nginx is told to in its configuration.
+/// How many bytes of a content are read at once, as in the configuration of nginx.
 const PIECE_BYTES: usize = 64 * 1024;
 
 fn echo(socket: &Socket, message: Message) -> Result<(), filoplume::websocket::SendError> {
@@ -33,7 +33,7 @@ fn zeros(RawQuery(query): RawQuery) -> Reader<io::Take<io::Repeat>> {
     Reader::new(io::Read::take(io::repeat(0), mebibytes(&query) << 20))
 }
 
-/// The file as any other reader, which the system cannot send by itself.
+/// The file as an ordinary reader, so that the system cannot send it by itself.
 fn read_file(path: &str) -> Result<Reader<File>> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -51,8 +51,8 @@ fn length(mut body: Body) -> Result<String> {
     }
 }
 
-/// Replaces the file that is named in the environment by the content, as nginx does: under another
-/// name first.
+/// Replaces the file that is named in the environment by the content. Like nginx, it writes to
+/// another name first.
 fn store(mut body: Body) -> Result<StatusCode> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let path = env::var("STORE").map_err(|_| Error::not_found("there is no STORE"))?;
@@ -73,7 +73,7 @@ fn broadcast(room: &Room, hub: &Hub) {
     }
 }
 
-/// A hub that nobody sends to. It is in the state of the app, because a stream ends with its hub.
+/// A hub that sends nothing. It is in the state of the app, because a stream ends with its hub.
 #[derive(Clone)]
 struct Quiet(Hub);
 

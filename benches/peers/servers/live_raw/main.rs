@@ -25,13 +25,13 @@ const LISTENER: Token = Token(usize::MAX);
 /// Longer heads are not from a client of ours.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// A socket for which more waits has a client that does not read.
+/// A socket with more unsent bytes belongs to a client that does not read.
 const UNSENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 enum Client {
-    /// What has come of the handshake.
+    /// The part of the handshake that has arrived.
     Opening(TcpStream, Vec<u8>),
-    /// What the socket has not taken yet.
+    /// The bytes that the socket has not taken yet.
     Open(TcpStream, Vec<u8>),
 }
 
@@ -87,7 +87,7 @@ fn frame(text: &str) -> Vec<u8> {
 }
 
 impl Client {
-    /// Moves on after an event. Fails when the client has gone.
+    /// Continues after an event. Fails if the client has gone.
     fn ready(self) -> io::Result<Self> {
         match self {
             Self::Open(mut stream, mut unsent) => {
@@ -131,12 +131,12 @@ impl Client {
         if unsent.len() > UNSENT_BYTES_MAX {
             return Err(ErrorKind::TimedOut.into());
         }
-        // The rest of a frame may fit already, and then no event would come.
+        // There may already be room for the rest of a frame, and then no event would come.
         send(stream, unsent)
     }
 }
 
-/// Sends what waits, until the socket takes no more.
+/// Sends the unsent bytes, until the socket takes no more.
 fn send(stream: &mut TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
     let mut start = 0;
     while start < unsent.len() {
@@ -184,7 +184,7 @@ impl Loop {
             let mut stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // A client that has gone already.
+                // The client has already gone.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };
@@ -221,8 +221,8 @@ impl Loop {
 fn main() -> io::Result<()> {
     let address = address_argument();
     let begun = (Instant::now(), SystemTime::now());
-    // All of them listen before any accepts: the system spreads connections over those that are
-    // there.
+    // All listeners listen before any of them accepts, because the system spreads connections over
+    // the listeners that exist.
     let listeners: Vec<_> =
         (0..threads_argument()).map(|_| listen(address)).collect::<io::Result<_>>()?;
     let threads: Vec<_> = listeners

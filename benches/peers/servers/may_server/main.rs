@@ -1,4 +1,4 @@
-//! The May peer: may_minihttp, a coroutine a connection on two workers.
+//! The May peer: may_minihttp, with one coroutine per connection on two workers.
 //!
 //! `/sleep` and the misses of `/miss` are marked the way May demands: its own cooperative sleep.
 //! `/sleep_unmarked` is what a database driver looks like to it.

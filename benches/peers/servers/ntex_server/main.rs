@@ -51,7 +51,7 @@ async fn cpu(request: HttpRequest) -> HttpResponse {
     hello()
 }
 
-/// What may block is marked, as nobody knows before which call will.
+/// All calls are marked, because nobody knows before a call whether it will block.
 async fn miss(request: HttpRequest) -> HttpResponse {
     let query = request.query_string().to_owned();
     text(block(move || look_up(&query)).await)

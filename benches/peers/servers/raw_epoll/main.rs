@@ -1,7 +1,7 @@
 //! The floor: what sockets cost when nothing is even parsed.
 //!
-//! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll. Every empty line is
-//! taken for the end of a request, and the same bytes answer each. Bodies, targets and
+//! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll. Every empty line
+//! counts as the end of a request, and all answers are the same bytes. Bodies, targets and
 //! `Connection: close` mean nothing here.
 
 use std::os::fd::RawFd;
@@ -19,9 +19,9 @@ const END: &[u8] = b"\r\n\r\n";
 
 #[derive(Default)]
 struct Connection {
-    /// How much of [`END`] the last read ended with.
+    /// How many bytes of [`END`] the last read ended with.
     matched: usize,
-    /// What the socket did not take.
+    /// The bytes that the socket did not take.
     unsent: Vec<u8>,
 }
 
@@ -72,11 +72,11 @@ impl Serve for Floor {
     }
 }
 
-/// How many heads end in these bytes, which go on where the last ones stopped.
+/// The number of heads that end in these bytes, which continue the last ones.
 fn ends(bytes: &[u8], matched: &mut usize) -> usize {
     let mut count = 0;
     let mut rest = bytes;
-    // What began in the last bytes is finished a byte at a time; the others are searched at once.
+    // An end that began in the last bytes is finished byte by byte. The rest is searched at once.
     while let (1.., Some((&byte, after))) = (*matched, rest.split_first()) {
         rest = after;
         *matched = match byte {

@@ -8,7 +8,7 @@
 //! writes.
 //!
 //! `raw_httparse ADDRESS counted` puts a number into each answer, so that no two heads are the
-//! same: a client that recognises a head that comes again has to parse every one.
+//! same. A client that recognises repeated heads then has to parse every one.
 
 use std::io::Write as _;
 use std::mem::MaybeUninit;
@@ -21,32 +21,33 @@ use raw_sockets::epoll::{self, Epoll};
 use raw_sockets::event_loop::{Serve, send_or_keep};
 use raw_sockets::run_loops;
 
-/// A read that does not fill this has drained the socket; a 64 KiB body and its head fit.
+/// A read that does not fill a buffer of this length has drained the socket. A 64 KiB body and its
+/// head fit.
 const INPUT_BYTES: usize = 256 * 1024;
 
-/// Longest head that may come in pieces.
+/// The maximum length of a head that arrives in pieces.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 const HEADERS_MAX: usize = 32;
 
 #[derive(Default)]
 struct Connection {
-    /// The start of a head whose end has not come.
+    /// The start of a head that is not complete.
     unread: Vec<u8>,
-    /// What the socket did not take.
+    /// The bytes that the socket did not take.
     unsent: Vec<u8>,
     body_left: usize,
-    /// A head was parsed and is answered as soon as its body is complete.
+    /// Whether a head was parsed, and the answer waits until the body is complete.
     owed: bool,
     closing: bool,
-    /// It speaks HTTP/1.0 and is told that it is kept.
+    /// Whether the client speaks HTTP/1.0, and is told that the connection stays open.
     is_told_kept: bool,
-    /// The answer is a message that is serialized for this request.
+    /// Whether the answer is a message that is serialized for this request.
     wants_json: bool,
 }
 
 impl Connection {
-    /// Takes from a head how long the content is and whether the connection stays open.
+    /// Reads from a head how long the content is and whether the connection stays open.
     #[inline]
     fn begin_request(&mut self, request: &httparse::Request<'_, '_>) {
         self.owed = true;
@@ -74,7 +75,7 @@ struct Reference {
     answer: Vec<u8>,
     kept_answer: Vec<u8>,
     last_answer: Vec<u8>,
-    /// Answers so far, if each is to say so.
+    /// The number of answers so far, if each answer contains it.
     count: Option<Count>,
 }
 
@@ -214,11 +215,11 @@ const COUNT: &str = "Answer-Count: 0000000000\r\n";
 const COUNT_DIGITS: usize = 10;
 const COUNT_NAME: &[u8] = b"Answer-Count: ";
 
-/// A number in decimal digits, which is cheaper to count up than to write anew.
+/// A number in decimal digits. It is cheaper to increment them than to format a number again.
 struct Count([u8; COUNT_DIGITS]);
 
 impl Count {
-    /// Counts one more, and writes that over the digits of the answer.
+    /// Increments the number, and writes it over the digits of the answer.
     fn write_next(&mut self, answer: &mut [u8]) {
         for digit in self.0.iter_mut().rev() {
             if *digit < b'9' {

@@ -1,5 +1,5 @@
-//! The loop that all raw servers run: wait, accept, and let the server have the connection that is
-//! ready.
+//! The loop that all raw servers run. It waits, accepts, and lets the server handle each connection
+//! that is ready.
 
 use std::mem;
 use std::os::fd::RawFd;
@@ -7,17 +7,18 @@ use std::os::fd::RawFd;
 use crate::epoll::{self, Epoll, HUNG_UP, WRITABLE};
 use crate::{listener, send};
 
-/// What a server does with one connection, and what it keeps of it.
+/// How a server handles one connection, and its state of that connection.
 pub trait Serve {
     type Connection: Default;
 
-    /// Called after each wait, before the connections that it named.
+    /// Called after each wait, before the connections that it reported.
     fn woke(&mut self) {}
 
-    /// What the socket of a connection did not take.
+    /// The bytes that the socket of a connection did not take.
     fn unsent(connection: &mut Self::Connection) -> &mut Vec<u8>;
 
-    /// Reads, answers and writes until the socket is drained; false when it is to be closed.
+    /// Reads, answers and writes until the socket is drained. Returns `false` to close the
+    /// connection.
     fn serve(&mut self, epoll: &Epoll, fd: RawFd, connection: &mut Self::Connection) -> bool;
 }
 
@@ -52,7 +53,8 @@ impl<S: Serve> EventLoop<S> {
         }
     }
 
-    /// Takes one connection; the listener is level-triggered, so the next wait names it again.
+    /// Accepts one connection. The listener is level-triggered, so the next wait reports it again
+    /// if more are waiting.
     fn accept(&mut self) {
         let Some(fd) = listener::accept(self.listener) else { return };
         let index = fd as usize;
@@ -81,8 +83,8 @@ impl<S: Serve> EventLoop<S> {
     }
 }
 
-/// Sends, and keeps what the socket does not take until it is writable again; false when the
-/// connection is broken.
+/// Sends, and keeps the bytes that the socket does not take until it is writable again. Returns
+/// `false` if the connection is broken.
 pub fn send_or_keep(epoll: &Epoll, fd: RawFd, bytes: &[u8], unsent: &mut Vec<u8>) -> bool {
     let Some(rest) = send(fd, bytes) else { return false };
     if !rest.is_empty() {

@@ -1,5 +1,5 @@
-//! What the raw servers share: the loop with its epoll, sockets, and prepared answers. What is done
-//! with the bytes differs.
+//! What the raw servers share: the loop with its epoll, sockets, and prepared answers. Each server
+//! handles the bytes in its own way.
 
 pub mod epoll;
 pub mod event_loop;
@@ -12,11 +12,11 @@ use common::{HELLO, address_argument};
 
 use crate::event_loop::{EventLoop, Serve};
 
-/// Runs so many loops, each with a server and a listener of its own, until the process is ended.
+/// Runs this many loops, each with a server and a listener of its own, until the process is ended.
 pub fn run_loops<S: Serve>(count: usize, server: impl Fn() -> S + Copy + Send + 'static) {
     let address = address_argument();
-    // All listeners exist before the first is asked, so that every connection meets the same number
-    // of them.
+    // All listeners exist before the first connection comes, so that every connection is spread
+    // over the same number of them.
     let listeners: Vec<RawFd> = (0..count).map(|_| listener::bind(address)).collect();
     let threads: Vec<_> = listeners
         .into_iter()
@@ -37,7 +37,8 @@ pub fn answer(date: &str, fields: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What the socket did not take, or `None` when the connection is broken.
+/// Sends bytes. Returns the rest that the socket did not take, or `None` if the connection is
+/// broken.
 pub fn send(fd: RawFd, bytes: &[u8]) -> Option<&[u8]> {
     match epoll::send(fd, bytes) {
         Some(sent) => Some(&bytes[sent..]),

@@ -8,7 +8,7 @@ use std::ptr;
 
 use common::BACKLOG;
 
-/// Listens beside others on the same port; the kernel spreads the connections over them.
+/// Listens on a port that several listeners share. The kernel spreads the connections over them.
 pub fn bind(address: SocketAddr) -> RawFd {
     let SocketAddr::V4(address) = address else { panic!("only IPv4 is measured") };
     let fd = unsafe {
@@ -16,7 +16,7 @@ pub fn bind(address: SocketAddr) -> RawFd {
     };
     set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR);
     set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT);
-    // Accepted sockets inherit it, so it costs no call of its own.
+    // Accepted sockets inherit this option, so they need no call of their own.
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY);
     let name = libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
@@ -30,7 +30,7 @@ pub fn bind(address: SocketAddr) -> RawFd {
     fd
 }
 
-/// The next connection, or `None` when there is none (or no descriptor for it).
+/// The next connection, or `None` if there is none, or no descriptor for it.
 pub fn accept(listener: RawFd) -> Option<RawFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let fd = unsafe { libc::accept4(listener, ptr::null_mut(), ptr::null_mut(), flags) };

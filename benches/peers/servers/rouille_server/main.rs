@@ -1,5 +1,5 @@
-//! The rouille peer: a pool of threads over tiny_http. Nothing is marked: a handler holds its
-//! thread, so there are as many threads as others may have for what blocks.
+//! The rouille peer: a pool of threads over tiny_http. Nothing is marked. A handler keeps its
+//! thread, so there are as many threads as other peers may have for blocking calls.
 
 use std::io;
 use std::thread;

@@ -1,7 +1,7 @@
 //! The backend that handlers call by HTTP: it answers every request after 1 ms, from one thread.
 //!
-//! It has to cost little, as it shares the cores with the server that is measured. tokio's timers
-//! count milliseconds and would answer after up to two.
+//! It has to cost little, because it shares the cores with the server that is measured. tokio's
+//! timers count milliseconds, so an answer would take up to two.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ const ANSWER_AFTER: Duration = Duration::from_millis(1);
 
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// A head is far shorter.
+/// Much longer than a head.
 const INPUT_BYTES: usize = 16 * 1024;
 
 const EVENTS_MAX: usize = 256;
@@ -29,11 +29,11 @@ struct Server {
     epoll: Epoll,
     listener: TcpListener,
     timer: TimerFd,
-    /// What the timer is set to. Setting it is dear in a virtual machine.
+    /// The time that the timer is set to. Setting it is expensive in a virtual machine.
     set_to: Option<Instant>,
     /// Indexed by file descriptor.
     connections: Vec<Option<Connection>>,
-    /// The next answer first: all wait equally long.
+    /// The answers in the order in which they are due: all wait equally long.
     answers: VecDeque<Answer>,
     answer: String,
 }
@@ -43,8 +43,8 @@ struct Connection {
     head: Head,
 }
 
-/// An answer that is due later. It keeps the socket open until then, so that its descriptor belongs
-/// to no other connection.
+/// An answer that is due later. It keeps the socket open until then, so that no other connection
+/// gets its descriptor.
 struct Answer {
     due: Instant,
     stream: Rc<TcpStream>,
@@ -105,7 +105,8 @@ impl Server {
                 if ready == listener {
                     self.accept()?;
                 } else if ready == timer {
-                    // Otherwise it would stay ready. That it is not any more is no failure.
+                    // Reads the timer, because it would stay ready otherwise. It is no failure if
+                    // it is no longer ready.
                     let _ = self.timer.wait();
                     self.set_to = None;
                 } else {
@@ -154,12 +155,13 @@ impl Server {
         }
     }
 
-    /// Sends what is due, and sets the timer for the next answer.
+    /// Sends the answers that are due, and sets the timer for the next one.
     fn send_due(&mut self) -> io::Result<()> {
         let now = Instant::now();
         while self.answers.front().is_some_and(|answer| answer.due <= now) {
             let answer = self.answers.pop_front().expect("it was just looked at");
-            // The client may be gone. A socket that is read always has room for a short answer.
+            // The client may have gone. A socket whose client reads always has room for a short
+            // answer.
             let _ = (&*answer.stream).write_all(self.answer.as_bytes());
         }
         let next = self.answers.front().map(|answer| answer.due);
@@ -168,7 +170,7 @@ impl Server {
         }
         self.set_to = next;
         let Some(next) = next else { return Ok(self.timer.unset()?) };
-        // No time at all would not set it.
+        // A time of zero would not set the timer.
         let wait = next.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
         let once = Expiration::OneShot(TimeSpec::from_duration(wait));
         Ok(self.timer.set(once, TimerSetTimeFlags::empty())?)
@@ -179,7 +181,7 @@ fn readable(number: u64) -> EpollEvent {
     EpollEvent::new(EpollFlags::EPOLLIN, number)
 }
 
-/// The number by which an event tells whose it is.
+/// The number by which an event identifies its file.
 fn descriptor(file: &impl AsFd) -> u64 {
     u64::from(file.as_fd().as_raw_fd().unsigned_abs())
 }

@@ -1,5 +1,5 @@
-//! The tiny_http peer: threads that take requests from one queue. Nothing is marked: a handler
-//! holds its thread, so there are as many threads as others may have for what blocks.
+//! The tiny_http peer: threads that take requests from one queue. Nothing is marked. A handler
+//! keeps its thread, so there are as many threads as other peers may have for blocking calls.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn main() {
     let serve = |server: Arc<Server>| {
         for mut request in server.incoming_requests() {
             let response = answer(&mut request);
-            // The client hung up: there is nobody to tell.
+            // The client has closed the connection, so nobody can be told.
             let _ = request.respond(response);
         }
     };

@@ -49,6 +49,6 @@ fn main() -> io::Result<()> {
     rustls::crypto::ring::default_provider().install_default().expect("it is the first one");
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(WORKERS).enable_all().build()?;
-    // On a worker, and not on the thread of `main`, which would be one more.
+    // Accepts on a worker, because the thread of `main` would be one more.
     runtime.block_on(async { tokio::spawn(serve()).await.expect("accepting does not panic") })
 }

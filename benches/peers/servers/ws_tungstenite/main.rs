@@ -1,5 +1,5 @@
-//! The tokio-tungstenite peer: sends each WebSocket message back, a task a connection on two
-//! workers. It has no compression.
+//! The tokio-tungstenite peer: sends each WebSocket message back, with one task per connection on
+//! two workers. It has no compression.
 
 use std::io;
 
@@ -29,7 +29,7 @@ async fn serve() -> io::Result<()> {
     let listener = socket.listen(u32::from(BACKLOG))?;
     loop {
         let (stream, _) = listener.accept().await?;
-        // A connection that breaks is over; nobody else is concerned.
+        // A broken connection ends, and concerns no other one.
         tokio::spawn(async { drop(echo(stream).await) });
     }
 }
@@ -37,6 +37,6 @@ async fn serve() -> io::Result<()> {
 fn main() -> io::Result<()> {
     let mut runtime = runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(WORKERS).enable_io().build()?;
-    // On a worker, and not on the thread of `main`, which would be one more.
+    // Accepts on a worker, because the thread of `main` would be one more.
     runtime.block_on(async { tokio::spawn(serve()).await.expect("accepting does not panic") })
 }

@@ -1,4 +1,5 @@
-//! What others claimed, measured today: the same command lines, their servers of today, and ours.
+//! Comparisons that others published, measured today: the same command lines, today's versions of
+//! their servers, and ours.
 
 mod texts;
 
@@ -24,10 +25,10 @@ use texts::Claim;
 
 const TARGET: &str = "/plaintext";
 
-/// The row of wrk and the server that never reads.
+/// The row in which wrk asks the server that never reads.
 const FLOODED: &str = "flood (never reads, is stopped in the end)";
 
-/// Echo servers that May's and mioco's tables are repeated with.
+/// The echo servers for the tables of May and mioco.
 const ECHO_SERVERS: &[&str] = &[ECHO_REFERENCE, "echo_ours", "echo_tokio", "echo_may"];
 
 const RATE: Column = column("rate", "requests/s", 0, Show::Compared);
@@ -84,14 +85,14 @@ pub fn servers() -> Vec<Server> {
     known.chain([Server::express_alone(), Server::flood()]).collect()
 }
 
-/// What all claims are measured with.
+/// The settings, tools and servers with which all claims are measured.
 struct Bench<'a> {
     args: &'a Args,
     tools: &'a Tools,
     built: &'a [Built<'a>],
 }
 
-/// A row: who asks which server for what.
+/// A row of a table: a generator, the server that it asks, and the load.
 struct Ask<'a> {
     label: String,
     program: &'a Program,
@@ -99,7 +100,7 @@ struct Ask<'a> {
     job: Job,
 }
 
-/// Measures each claim, and prints it with what it hides.
+/// Measures each claim, and prints it with the facts that its figures hide.
 pub fn measure(
     args: &Args,
     tools: &Tools,
@@ -229,7 +230,7 @@ impl Bench<'_> {
         section(texts::MAGIO, &commands(&asks, 0), &table)
     }
 
-    /// The time of the original, unless another was asked for.
+    /// The duration of the original measurement, unless the command line has another one.
     fn seconds(&self, original: u64) -> u64 {
         self.args.seconds.unwrap_or(original)
     }
@@ -266,8 +267,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Stops the server when the time is over. wrk reads on while there is more to read, and does
-    /// not look at its clock before: against a server that sends faster than wrk reads it ends by
+    /// Pauses the server when the time is over. While there is more to read, wrk reads on and does
+    /// not look at its clock. Against a server that sends faster than wrk reads, it would end by
     /// chance, or never.
     fn flooded(&self, ask: &Ask<'_>, seconds: u64) -> io::Result<Figures> {
         Self::loaded(ask, |server| {
@@ -290,7 +291,7 @@ impl Bench<'_> {
         Ok(figures(per_request(&spent, rates.requests).number("client", client), rates))
     }
 
-    /// The load, and the lines that the client of an echo server prints.
+    /// Runs the load, and keeps the lines that the client of an echo server prints.
     fn with_echo_lines(&self, ask: &Ask<'_>, seconds: u64) -> io::Result<Figures> {
         let server = Running::start(ask.program)?;
         let saved = output_folder().map_err(io::Error::other)?.join("echo.json");
@@ -317,7 +318,7 @@ fn figures(figures: Figures, rates: Rates) -> Figures {
     figures.problems(rates.problems)
 }
 
-/// The first line names a port that was free at the time.
+/// Leaves out the first line, because it names a random port.
 fn without_address(lines: &str) -> String {
     lines
         .lines()

@@ -1,4 +1,4 @@
-//! What was claimed then, and what the figures do not say.
+//! The claims that were published, and what their figures do not say.
 
 /// A comparison that others published.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub struct Claim {
     pub hides: &'static str,
 }
 
-/// Stands above all of them.
+/// The text above all claims.
 pub const PREFACE: &str = "Client and server were those of years ago, and on other machines: the \
      old figures say how servers compared, not how fast they are. Only the ratios within one table \
      of today mean anything. Here the client shares two cores with the server, so that a cheaper \

@@ -1,4 +1,4 @@
-//! Connections that are open and say nothing: what one of them costs.
+//! The cost of one connection that is open and silent.
 
 use std::fs;
 use std::io;
@@ -20,24 +20,25 @@ use crate::running::Running;
 /// How many connections are held.
 const HELD: usize = 10_000;
 
-/// What the first connections allocate once is not the price of one. These come and go before.
+/// The number of connections that come and go first. Memory that only the first ones allocate is
+/// not the price of a connection.
 const FIRST: usize = 64;
 
-/// All of them are open within this time, or there is no figure.
+/// The deadline for all connections to be open. After it there is no figure.
 const OPEN_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long all of them are silent before the memory is read.
+/// How long all connections are silent before the memory is read.
 const SILENT_FOR: Duration = Duration::from_secs(3);
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The generator is told to stop before this is over.
+/// The duration of the generator's run, which is stopped earlier.
 const GENERATOR_SECONDS: u64 = 600;
 
 /// The connections of one port, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Connected {
-    /// Those that the server has accepted.
+    /// The connections that the server has accepted.
     by_server: usize,
     by_clients: usize,
 }
@@ -68,8 +69,8 @@ impl Connected {
     }
 }
 
-/// Opens the connections, and looks at the server's memory while all of them are open and silent.
-/// There is no figure if one of them is missing, on either side.
+/// Opens the connections, and reads the server's memory while all of them are open and silent.
+/// Fails if a connection is missing on either side.
 pub fn measure(tools: &Tools, asked: &Asked, program: &Program) -> io::Result<Figures> {
     let server = Running::start(program)?;
     let (scheme, path) = asked.url;
@@ -96,7 +97,7 @@ pub fn measure(tools: &Tools, asked: &Asked, program: &Program) -> io::Result<Fi
     thread::sleep(SILENT_FOR);
     let size = Size::of(server.pid())?;
     let after = Connected::now(server.address)?;
-    // A generator that has ended already has said why.
+    // A generator that has already ended has reported the reason.
     let _ = kill(Pid::from_raw(child.pid().cast_signed()), Signal::SIGINT);
     let ended = child.finish()?;
     let rates = Generator::Gust.read(&ended)?;
@@ -122,7 +123,7 @@ pub fn measure(tools: &Tools, asked: &Asked, program: &Program) -> io::Result<Fi
         .number("held", held as f64))
 }
 
-/// Waits until there are so many connections on both sides.
+/// Waits until there are exactly this many connections on both sides.
 fn wait_until(address: SocketAddr, count: usize) -> io::Result<()> {
     let deadline = Instant::now() + OPEN_WITHIN;
     loop {

@@ -1,4 +1,4 @@
-//! What is asked, and of whom.
+//! The questions, and the servers that they are asked of.
 
 use crate::report::{Column, Show};
 use crate::scenario::{
@@ -8,23 +8,23 @@ use crate::scenario::{
 /// A question to several servers.
 pub struct Question {
     pub name: &'static str,
-    /// The name by which several questions are asked at once. They are asked only by name.
+    /// A name by which several questions are asked at once. Such questions are asked only by name.
     pub group: Option<&'static str>,
     pub asks: &'static str,
-    /// Our name is first, the one that the ratios are to is second.
+    /// Our server is first. The second one is the reference of the ratios.
     pub who: &'static [Asked],
     /// The options of gust besides the length of the run.
     pub options: &'static [&'static str],
     pub columns: &'static [Column],
     pub kind: Kind,
-    /// How long a broadcast is; by default 1 KiB.
+    /// The length of a broadcast. The default is 1 KiB.
     pub broadcast_bytes: Option<u32>,
 }
 
 /// What the connections of a question do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// They ask and are answered.
+    /// They send messages and get answers.
     Asking,
     /// They receive.
     Receiving,
@@ -32,7 +32,7 @@ pub enum Kind {
     Silent,
     /// Each makes a TLS handshake.
     FullHandshakes,
-    /// The same with a session of before.
+    /// Each makes a TLS handshake that resumes an earlier session.
     ResumedHandshakes,
 }
 
@@ -40,7 +40,7 @@ pub enum Kind {
 pub struct Asked {
     pub label: &'static str,
     pub server: &'static str,
-    /// With a scheme, without the address.
+    /// The scheme, and the path.
     pub url: (&'static str, &'static str),
 }
 

@@ -1,11 +1,11 @@
-//! The certificate that all servers use, and what they agree on with a client.
+//! The certificate that all servers use, and the TLS parameters that they negotiate with a client.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What openssl prints of a handshake, and we show.
+/// The lines of openssl about a handshake that we show.
 const SHOWN: [&str; 4] =
     ["Cipher is ", "Server Temp Key: ", "Peer signature type: ", "Server public key is "];
 
@@ -16,7 +16,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Makes one with openssl: a curve that all servers are quick with.
+    /// Makes a certificate with openssl, on a curve with which all servers are quick.
     pub fn make(folder: &Path) -> io::Result<Self> {
         let (certificate, key) = (folder.join("live-cert.pem"), folder.join("live-key.pem"));
         let status = Command::new("openssl")
@@ -43,9 +43,9 @@ impl Certificate {
     }
 }
 
-/// What a server agrees on with openssl, which offers what our load generator offers: the version
-/// and the cipher, the key exchange, the signature, and the key of the certificate. The figures of
-/// servers that agree on different things must not be compared.
+/// The TLS parameters that a server negotiates with openssl, which offers the same as our load
+/// generator: the version and the cipher, the key exchange, the signature, and the key of the
+/// certificate. The figures of servers with different parameters must not be compared.
 pub fn agreed(address: SocketAddr) -> io::Result<String> {
     let output = Command::new("openssl")
         .args(["s_client", "-alpn", "http/1.1", "-connect"])

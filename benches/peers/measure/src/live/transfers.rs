@@ -21,16 +21,17 @@ use crate::server::Server;
 
 pub const NAME: &str = "transfers";
 
-/// How long a content is.
+/// The length of a content.
 const BYTES: u64 = 1 << 30;
 
-/// How many are sent one after the other in one run: CPU time is counted in ticks of 10 ms.
+/// The number of contents per run, one after the other. CPU time is counted in ticks of 10 ms, so
+/// one content would be too short.
 const TRANSFERS: u64 = 4;
 
-/// How long one may take.
+/// The deadline of one transfer.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// The memory is the largest of the server's life, of all its processes.
+/// The memory is the peak of the server's life, summed over its processes.
 const COLUMNS: &[Column] = &[
     column("rate", "MiB/s", 0, Show::Compared),
     column("cpu", "CPU s/GiB", 3, Show::Compared),
@@ -41,7 +42,7 @@ const COLUMNS: &[Column] = &[
     OTHERS,
 ];
 
-/// One way of a gigabyte.
+/// A direction in which a gigabyte is sent.
 struct Way {
     name: &'static str,
     asks: &'static str,
@@ -69,9 +70,9 @@ const WAYS: [Way; 2] = [
     },
 ];
 
-/// The files of a measurement. They are gone when it ends.
+/// The files of a measurement. They are removed when it ends.
 struct Files {
-    /// What is sent.
+    /// The content that is sent.
     sent: PathBuf,
     /// Where uploads are stored: in memory where the system has such a folder.
     stored: PathBuf,
@@ -90,7 +91,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // What is not there need not be removed.
+        // A file that does not exist need not be removed.
         let _ = fs::remove_file(&self.sent);
         let _ = fs::remove_file(&self.stored);
         let _ = fs::remove_dir_all(self.stored.with_extension("parts"));
@@ -168,7 +169,8 @@ fn transfer(
     path: &str,
     files: &Files,
 ) -> io::Result<Figures> {
-    // The first upload would write to new memory, and each later one replaces a file.
+    // Without an earlier file, the first upload writes to new memory. Each later one replaces a
+    // file.
     let _ = fs::remove_file(&files.stored);
     let server = Running::start(program)?;
     let tls = if scheme == "https" { agreed(server.address)? } else { String::new() };
