@@ -11,13 +11,16 @@ use rustls::server::{
     UnbufferedServerConnection, WebPkiClientVerifier,
 };
 
-use super::certificates::{Certificates, Unusable, load_authorities};
+use super::certificates::{Certificates, Unusable, expiry_warning, load_authorities};
 use super::files::{Source, Stamp};
 use super::{Clients, Tls};
 
 /// Maximum number of TLS 1.2 sessions that are kept for clients that do not support tickets.
 /// Everyone else keeps the session itself, sealed in a ticket.
 const SESSIONS_MAX: usize = 1024;
+
+/// How often a certificate that was not renewed is warned of.
+const WARNING_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The TLS side of an address.
 #[derive(Debug)]
@@ -51,6 +54,15 @@ pub(crate) struct CertificateState {
 struct Checked {
     at: Instant,
     stamps: Vec<Option<Stamp>>,
+    /// When certificates that soon expire were last warned of. Loading them does that too.
+    warned_at: Instant,
+}
+
+impl Checked {
+    fn now(stamps: Vec<Option<Stamp>>) -> Self {
+        let now = Instant::now();
+        Self { at: now, stamps, warned_at: now }
+    }
 }
 
 /// What resumes sessions. It outlives the certificates.
@@ -70,7 +82,7 @@ impl Acceptor {
             provider,
             current: RwLock::new(current),
             loads_failed: AtomicU64::new(0),
-            checked: Mutex::new(Checked { at: Instant::now(), stamps }),
+            checked: Mutex::new(Checked::now(stamps)),
         }))
     }
 
@@ -92,7 +104,7 @@ impl Acceptor {
     pub(crate) fn reload(&self) -> Result<(), Unusable> {
         let mut checked = self.checked.lock();
         // Taken before the files are read: what changes meanwhile is read again.
-        *checked = Checked { at: Instant::now(), stamps: stamps(&self.tls) };
+        *checked = Checked::now(stamps(&self.tls));
         self.load()
     }
 
@@ -105,16 +117,32 @@ impl Acceptor {
         checked.at = Instant::now();
         let stamps = stamps(&self.tls);
         if stamps == checked.stamps {
+            if let Some(warning) = self.overdue_warning(&mut checked, SystemTime::now()) {
+                tracing::warn!(tls = ?self.tls.pairs, "{warning}");
+            }
             return;
         }
         checked.stamps = stamps;
         match self.load() {
-            Ok(()) => tracing::info!(tls = ?self.tls.pairs, "the changed certificates are loaded"),
+            Ok(()) => {
+                checked.warned_at = checked.at;
+                tracing::info!(tls = ?self.tls.pairs, "the changed certificates are loaded");
+            }
             Err(error) => tracing::error!(
                 %error,
                 "the changed certificates cannot be used, so the old ones stay in use"
             ),
         }
+    }
+
+    /// Returns a warning of a certificate that nobody has renewed, once a day. The clients that
+    /// refuse it tell the server nothing.
+    fn overdue_warning(&self, checked: &mut Checked, now: SystemTime) -> Option<&'static str> {
+        if checked.at.saturating_duration_since(checked.warned_at) < WARNING_INTERVAL {
+            return None;
+        }
+        checked.warned_at = checked.at;
+        expiry_warning(self.current.read().expires?, now)
     }
 
     fn load(&self) -> Result<(), Unusable> {
@@ -193,4 +221,27 @@ fn stamps(tls: &Tls) -> Vec<Option<Stamp>> {
     };
     let pairs = tls.pairs.iter().flat_map(|pair| pair.stamps());
     pairs.chain([authorities]).collect()
+}
+
+#[cfg(all(test, feature = "tls-dev"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_nobody_renews_is_warned_of_once_a_day() {
+        let acceptor = Acceptor::new(Tls::development().unwrap()).unwrap();
+        let now = SystemTime::now();
+        let mut checked = acceptor.checked.lock();
+        let mut after = |days: u32| {
+            checked.at += WARNING_INTERVAL * days;
+            acceptor.overdue_warning(&mut checked, now)
+        };
+        assert_eq!(after(1), None, "it is valid for long");
+        acceptor.current.write().expires = Some(now + WARNING_INTERVAL * 3);
+        assert_eq!(after(0), None);
+        assert_eq!(after(1), Some("the certificate expires within 14 days"));
+        assert_eq!(after(0), None, "it was warned of");
+        acceptor.current.write().expires = Some(now - WARNING_INTERVAL);
+        assert_eq!(after(1), Some("the certificate has expired"));
+    }
 }

@@ -228,6 +228,11 @@ fn warn_of_expiry(certificate: &Certificate, source: &Source) {
     }
 }
 
+/// Returns what is wrong with a certificate that is in use, and expires at this time.
+pub(super) fn expiry_warning(expires: SystemTime, now: SystemTime) -> Option<&'static str> {
+    warning(&(SystemTime::UNIX_EPOCH..expires), now)
+}
+
 /// Returns what is wrong with the time of a certificate.
 fn warning(valid: &Range<SystemTime>, now: SystemTime) -> Option<&'static str> {
     if valid.end < now {
