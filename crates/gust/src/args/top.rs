@@ -19,8 +19,8 @@ pub(crate) struct TopArguments {
     /// variable GUST_AUTHORIZATION instead, which other users cannot see.
     #[arg(short = 'H', long = "header")]
     headers: Vec<String>,
-    /// Print what two snapshots say as plain text, and end. So it does also if standard output is
-    /// no terminal.
+    /// Print the figures of two snapshots as plain text, and end. Without a terminal on standard
+    /// output, this is the default.
     #[arg(long)]
     pub(crate) once: bool,
     #[command(flatten)]

@@ -224,7 +224,7 @@ impl SpoolSpace {
             let (used, max) = (client.spooled(), self.client_bytes_max());
             usage.push_str(&format!(", and those of this client {used} of its {max}"));
         }
-        usage + "; if the disk has failed, the log has the error"
+        usage + "; if the disk is full or has failed, the log has the error"
     }
 
     /// Creates a file that no other user can read, for a content of this length. The system removes

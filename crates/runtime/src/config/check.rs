@@ -46,6 +46,13 @@ mod tests {
     use crate::server::Server;
 
     #[test]
+    fn the_most_event_loops_are_allowed_and_one_more_is_not() {
+        let mistake = |loops| ServerConfig::default().event_loops(loops).mistake();
+        assert_eq!(mistake(LOOPS_MAX), None);
+        assert!(mistake(LOOPS_MAX + 1).is_some());
+    }
+
+    #[test]
     fn a_server_with_an_impossible_setting_does_not_start() {
         let config = ServerConfig::default;
         let limits = |limits| config().limits(limits);
