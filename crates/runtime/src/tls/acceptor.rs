@@ -15,8 +15,8 @@ use super::certificates::{Certificates, Unusable, expiry_warning, load_authoriti
 use super::files::{Source, Stamp};
 use super::{Clients, Tls};
 
-/// Maximum number of TLS 1.2 sessions that are kept for clients that do not support tickets.
-/// Everyone else keeps the session itself, sealed in a ticket.
+/// Maximum number of TLS 1.2 sessions that are kept for clients that do not support tickets. All
+/// other clients keep their sessions themselves, encrypted in tickets.
 const SESSIONS_MAX: usize = 1024;
 
 /// How often a certificate that was not renewed is warned of.
@@ -29,7 +29,7 @@ pub(crate) struct Acceptor {
     provider: Arc<CryptoProvider>,
     current: RwLock<Current>,
     loads_failed: AtomicU64,
-    /// When the files were last looked at, and what they were then.
+    /// When the files were last checked, and their stamps at that time.
     checked: Mutex<Checked>,
 }
 
@@ -46,7 +46,7 @@ struct Current {
 pub(crate) struct CertificateState {
     /// When the first one expires.
     pub(crate) expires: Option<SystemTime>,
-    /// How often changed ones could not be used.
+    /// How often certificates that were loaded again could not be used.
     pub(crate) loads_failed: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct CertificateState {
 struct Checked {
     at: Instant,
     stamps: Vec<Option<Stamp>>,
-    /// When certificates that soon expire were last warned of. Loading them does that too.
+    /// When the expiry of the certificates was last checked. Loading them checks it too.
     warned_at: Instant,
 }
 
@@ -65,7 +65,8 @@ impl Checked {
     }
 }
 
-/// What resumes sessions. It outlives the certificates.
+/// The parts of the configuration that resume sessions. A reload keeps them, unless clients are
+/// asked for certificates.
 struct Resumption {
     ticketer: Arc<dyn ProducesTickets>,
     sessions: Arc<dyn StoresServerSessions>,
@@ -86,7 +87,8 @@ impl Acceptor {
         }))
     }
 
-    /// Begins a connection. Loads changed files first, if it is time to look.
+    /// Begins a connection. If the reload interval has passed, checks the files first and loads
+    /// changed ones.
     pub(crate) fn begin(&self) -> Result<UnbufferedServerConnection, rustls::Error> {
         if let Some(interval) = self.tls.reload_interval {
             self.check_files(interval);
@@ -94,8 +96,8 @@ impl Acceptor {
         UnbufferedServerConnection::new(Arc::clone(&self.current.read().config))
     }
 
-    /// Returns whether a step behind the first one computes much: with TLS 1.3 it does so only for
-    /// the certificate of a client.
+    /// Returns whether clients are asked for certificates. With TLS 1.3, a step after the first one
+    /// is costly only if it verifies such a certificate.
     pub(crate) fn asks_clients(&self) -> bool {
         !matches!(self.tls.clients, Clients::Anonymous)
     }
@@ -103,12 +105,14 @@ impl Acceptor {
     /// Loads the files again. If they are broken, the old certificates stay in use.
     pub(crate) fn reload(&self) -> Result<(), Unusable> {
         let mut checked = self.checked.lock();
-        // Taken before the files are read: what changes meanwhile is read again.
+        // The stamps are taken before the files are read, so that the next check notices a change
+        // in between.
         *checked = Checked::now(stamps(&self.tls));
         self.load()
     }
 
-    /// One thread looks at a time, and the others go on with the current certificates.
+    /// Loads the files if the interval has passed and they have changed. One thread does that at a
+    /// time, and the others continue with the current certificates.
     fn check_files(&self, interval: Duration) {
         let Some(mut checked) = self.checked.try_lock() else { return };
         if checked.at.elapsed() < interval {
@@ -163,7 +167,7 @@ impl Acceptor {
     }
 }
 
-/// Returns what rustls needs, with the current content of the files.
+/// Returns the configuration for rustls, with the current content of the files.
 fn configure(
     tls: &Tls,
     provider: &Arc<CryptoProvider>,
@@ -199,8 +203,8 @@ fn configure(
     Ok(Current { config: Arc::new(config), expires })
 }
 
-/// Returns what resumes sessions. A session with a client's certificate is not resumed across a
-/// reload, because its authority may be one that was removed.
+/// Returns the parts that resume sessions. A session with a client's certificate is not resumed
+/// after a reload, because the authority that issued the certificate may have been removed.
 fn resumption(tls: &Tls, earlier: Option<&ServerConfig>) -> Result<Resumption, rustls::Error> {
     match (earlier, &tls.clients) {
         (Some(earlier), Clients::Anonymous) => Ok(Resumption {

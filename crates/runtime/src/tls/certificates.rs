@@ -28,7 +28,7 @@ pub(crate) struct Pair {
     key: Source,
 }
 
-/// The reason why certificates or keys cannot be used, with the file and the way out.
+/// The reason why certificates or keys cannot be used, with the file and what to do about it.
 #[derive(Debug)]
 pub(crate) struct Unusable(String);
 
@@ -71,7 +71,7 @@ impl Pair {
                      own certificate must come first, and the key must be the one it was made for",
                     self.key, self.certificates
                 ),
-                // rustls could read the key, so its kind is not what is wrong.
+                // rustls could read the key, so the error is not about its kind.
                 error @ rustls::Error::InvalidCertificate(_) => {
                     format!("{} cannot be used: {error}", self.certificates)
                 }
@@ -150,7 +150,7 @@ pub(crate) fn take_asked_for() -> Option<Box<str>> {
 pub(crate) struct Certificates {
     default: Arc<CertifiedKey>,
     exact: HashMap<Box<str>, Arc<CertifiedKey>>,
-    /// By the part of the name behind `*.`.
+    /// By the part of the name after `*.`.
     wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
     /// When the first of them expires.
     expires: Option<SystemTime>,
@@ -163,7 +163,8 @@ impl Certificates {
         for pair in pairs {
             let certified = Arc::new(pair.load(provider)?);
             let leaf = certified.cert.first().map(|leaf| Certificate::from_der(leaf));
-            // rustls has accepted it: what is read here is only for names and warnings.
+            // rustls has accepted the certificate. It is parsed here only for its names and for
+            // warnings.
             if let Some(Ok(leaf)) = leaf {
                 warn_of_expiry(&leaf, &pair.certificates);
                 let end = leaf.tbs_certificate.validity.not_after.to_system_time();
@@ -215,10 +216,12 @@ fn dns_names(certificate: &Certificate) -> Vec<String> {
     names.into_iter().filter_map(dns_name).collect()
 }
 
-/// Tools renew certificates a month before they expire. One that is nearer was forgotten.
+/// The time before its expiry from which a certificate is warned of. Tools renew certificates a
+/// month before they expire, so the renewal of this one was probably forgotten.
 const EXPIRY_NEAR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// Clients refuse an expired certificate, and say so less clearly.
+/// Warns of a certificate that is not valid, or soon will not be. Clients refuse it as well, but
+/// their errors are less clear.
 fn warn_of_expiry(certificate: &Certificate, source: &Source) {
     let validity = &certificate.tbs_certificate.validity;
     let [begins, expires] = [validity.not_before, validity.not_after];
@@ -228,12 +231,12 @@ fn warn_of_expiry(certificate: &Certificate, source: &Source) {
     }
 }
 
-/// Returns what is wrong with a certificate that is in use, and expires at this time.
+/// Returns what is wrong with a certificate that is in use and expires at `expires`.
 pub(super) fn expiry_warning(expires: SystemTime, now: SystemTime) -> Option<&'static str> {
     warning(&(SystemTime::UNIX_EPOCH..expires), now)
 }
 
-/// Returns what is wrong with the time of a certificate.
+/// Returns what is wrong with the validity period of a certificate.
 fn warning(valid: &Range<SystemTime>, now: SystemTime) -> Option<&'static str> {
     if valid.end < now {
         Some("the certificate has expired")

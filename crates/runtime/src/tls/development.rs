@@ -1,4 +1,4 @@
-//! A certificate that is made on the spot, for programs in development.
+//! A self-signed certificate, for programs in development.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,9 +12,9 @@ use super::Tls;
 const NAMES: [&str; 4] = ["localhost", "*.localhost", "127.0.0.1", "::1"];
 
 impl Tls {
-    /// Makes a certificate for `localhost`, `127.0.0.1` and `::1` that signs itself, for programs
-    /// in development. Browsers warn of it. Its SHA-256 fingerprint, which they show, is logged.
-    /// It is different each time, and only addresses of this machine can be bound with it.
+    /// Makes a self-signed certificate for `localhost`, `127.0.0.1` and `::1`, for programs in
+    /// development. Browsers warn of it. Its SHA-256 fingerprint, which they show, is logged. It is
+    /// different each time, and only addresses of this machine can be bound with it.
     ///
     /// ```
     /// use filoplume_runtime::{Server, Tls};

@@ -17,7 +17,7 @@ pub(crate) enum Source {
     Memory(&'static str, Vec<u8>),
 }
 
-/// What changes when a file is written or replaced.
+/// The metadata that change when a file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     modified: Option<SystemTime>,
@@ -40,7 +40,7 @@ impl Source {
         }
     }
 
-    /// Returns the state of the file, or `None` if there is none.
+    /// Returns the stamp of the file, or `None` if there is no file.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         let Self::File(path) = self else { return None };
         let metadata = fs::metadata(path).ok()?;

@@ -1,4 +1,4 @@
-//! A handshake, in memory: takes what the client has sent and returns what it must be sent.
+//! A handshake, in memory: takes what the client has sent and returns what must be sent to it.
 
 use std::fmt;
 use std::io;
@@ -44,7 +44,8 @@ impl Handshake {
         Self { acceptor, records: None, server_name: None }
     }
 
-    /// Returns whether the input has a complete record that was not looked at yet.
+    /// Returns whether the input has a complete record that was not processed yet, or a header that
+    /// is not one of a record.
     pub(crate) fn can_advance(&self, input: &[u8]) -> bool {
         let held = self.records.as_ref().map_or(0, |records| records.held());
         input.get(held..).is_some_and(|fresh| complete(fresh) > 0 || is_implausible(fresh))
@@ -54,7 +55,8 @@ impl Handshake {
     /// event loop: a signature, a key exchange, or the verification of a certificate.
     pub(crate) fn is_costly(&self) -> bool {
         let is_cheap = self.records.as_ref().is_some_and(|records| {
-            // With TLS 1.3 the first flight of the server has all of that.
+            // With TLS 1.3, all of that is done for the first flight of the server, except the
+            // verification of a client's certificate.
             let state = records.state();
             state.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3)
                 && state.negotiated_key_exchange_group().is_some()
@@ -88,8 +90,8 @@ impl Handshake {
         self.records.as_ref().is_some_and(|records| !records.is_handshaking())
     }
 
-    /// Returns the session, if the handshake is complete. `received` is what was received behind
-    /// the handshake, and `output` what the client must still be sent. The session takes both.
+    /// Returns the session, if the handshake is complete. `received` is what was received after the
+    /// handshake, and `output` what must still be sent to the client. The session takes both.
     pub(crate) fn finish(&mut self, received: Vec<u8>, output: &mut Vec<u8>) -> Option<Session> {
         if !self.is_complete() {
             return None;
@@ -101,7 +103,8 @@ impl Handshake {
     }
 }
 
-/// Returns whether a record's header cannot be one. rustls refuses it without the rest.
+/// Returns whether these bytes cannot be the header of a record. rustls refuses such a record
+/// without its rest.
 fn is_implausible(record: &[u8]) -> bool {
     let &[kind, major, _, high, _, ..] = record else { return false };
     !(0x14..=0x17).contains(&kind) || major != 3 || high > 0x48

@@ -1,6 +1,6 @@
 //! What a TLS address presents and demands: certificates, their keys, and authorities for client
-//! certificates. The records are the transport's (`transport/records`), and the handshake is a
-//! guest (`protocol/handshake`).
+//! certificates. Records are part of the transport (`transport/records`). The handshake is one of
+//! the protocols of a connection (`protocol/handshake`).
 
 pub(crate) mod acceptor;
 mod certificates;
@@ -15,8 +15,8 @@ use std::time::Duration;
 use self::certificates::Pair;
 use self::files::Source;
 
-/// How often changed files are looked for by default. Tools that renew certificates do so days
-/// before the old ones expire.
+/// How often handshakes check for changed files by default. Tools that renew certificates do so
+/// days before the old ones expire.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The protocol of the requests that the engine answers, as ALPN names it.
@@ -29,9 +29,9 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 /// tickets, whose keys change every six hours. Early data (0-RTT) is refused, because it can be
 /// replayed.
 ///
-/// Files are watched: a handshake that finds them changed, after
-/// [`reload_interval`](Self::reload_interval), loads them. If the new files are broken, the old
-/// certificates stay in use and an error is logged.
+/// Files may change: a handshake checks them at most once per
+/// [`reload_interval`](Self::reload_interval), and loads them if they have changed. If the new
+/// files are broken, the old certificates stay in use and an error is logged.
 ///
 /// ```no_run
 /// use filoplume_runtime::{Request, Server, Tls};
@@ -59,11 +59,11 @@ pub struct Tls {
 /// What is demanded of clients.
 #[derive(Clone, Debug)]
 pub(crate) enum Clients {
-    /// They are not asked for a certificate.
+    /// Clients are not asked for a certificate.
     Anonymous,
-    /// They may present a certificate of these authorities.
+    /// Clients may present a certificate that one of these authorities has issued.
     Optional(Source),
-    /// They must present a certificate of these authorities.
+    /// Clients must present a certificate that one of these authorities has issued.
     Required(Source),
 }
 
@@ -93,14 +93,14 @@ impl Tls {
         }
     }
 
-    /// Returns whether it may be used on addresses that other machines reach.
+    /// Returns whether the certificates may be used on addresses that other machines can reach.
     pub(crate) fn is_for_any_address(&self) -> bool {
         !self.is_development
     }
 
     /// Adds a certificate for other names. A client gets the first certificate that has the name
-    /// that it asks for, exactly or by a wildcard. If none has it, or the client names nothing, it
-    /// gets the first certificate of all.
+    /// that it asks for, exactly or by a wildcard. If no certificate has it, or the client sends no
+    /// name, the client gets the first certificate of all.
     pub fn add_pem_files(
         mut self,
         certificates: impl Into<PathBuf>,
@@ -139,7 +139,7 @@ impl Tls {
         self
     }
 
-    /// Sets how often a handshake looks whether the files have changed. `None` means that only
+    /// Sets how often a handshake checks whether the files have changed. `None` means that only
     /// [`Server::reload_tls`](crate::Server::reload_tls) loads them again. Default: 5 s.
     pub fn reload_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.reload_interval = interval.into();
