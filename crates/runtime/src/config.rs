@@ -21,15 +21,15 @@ pub(crate) const INCOMING_CAPACITY: usize = 8 * 1024;
 /// served within this time. A client that waits longer has often given up.
 pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The number of connections held at once. For one more, an idle or slow one is closed, or the new
-/// one waits in the system's backlog.
+/// The number of connections held at once. When one more arrives, an idle or slow one is closed, or
+/// the new one waits in the system's backlog.
 pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 
 /// The length of the system's queue of connections that are not yet accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// The time before which no handler is reported as stuck. A page that takes a second is slow, but
-/// few are, and people notice a second.
+/// The time before which no handler is reported as stuck. Few pages take a second, and people
+/// notice those that do.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// The configuration of a server. Every bound has a default that suits the open internet.
@@ -226,10 +226,10 @@ impl ServerConfig {
 
     /// Sets how long a request may wait for a thread. A request that has waited this long is
     /// answered with `503` and `Retry-After`. A request that is expected to wait longer, by the
-    /// recent rate of its route, is answered so at once. Under overload, accepted requests wait
-    /// about as long as a call of their route takes. Requests that the program pulls from
-    /// [`Incoming`](crate::Incoming) wait by its recent rate in the same way; those that wait
-    /// already stay until they are pulled. Default: 2 s.
+    /// recent rate of its route, gets the same answer at once. Under overload, accepted requests
+    /// wait about as long as a call of their route takes. Requests that the program pulls from
+    /// [`Incoming`](crate::Incoming) are treated in the same way, by the rate at which it has
+    /// recently pulled them; those that already wait stay until they are pulled. Default: 2 s.
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = timeout.min(TIMEOUT_MAX);
         self
@@ -243,14 +243,14 @@ impl ServerConfig {
     ///
     /// When half of it is used, the engine closes the connections of peers that are silent for a
     /// second or slower than 64 KiB/s. The last quarter is reserved for contents of up to 64 KiB;
-    /// longer ones are answered with `503`. When all of it is used, so is a request that would have
-    /// to wait for a thread, and a response of more than 64 KiB ends with its connection if the
-    /// peer does not take it at once. For connections to which other threads send, more than 4 KiB
-    /// are enough, and further bytes for them are refused.
+    /// longer ones are answered with `503`. When all of it is used, a request that would have to
+    /// wait for a thread is answered with `503` too, and a response of more than 64 KiB ends with
+    /// its connection if the peer does not take it at once. A connection to which other threads
+    /// send ends in this way with more than 4 KiB, and further bytes for it are refused.
     ///
     /// A client that is [counted](Self::connections_per_client_max) leaves a third of it to others,
-    /// and an IPv6 network of 48 bits a ninth. Beyond that the client is treated as if all were
-    /// used.
+    /// and an IPv6 network of 48 bits a ninth. Beyond that, the client is treated as if all of the
+    /// memory were used.
     ///
     /// Default: a quarter of the memory of the machine or the container; 1 GiB if the system does
     /// not report it.
@@ -288,9 +288,9 @@ impl ServerConfig {
     /// [proxy](crate::Service::is_proxy) that the service trusts. `None` removes the bound: use it
     /// behind any other HTTP proxy, which would count as one client.
     ///
-    /// What requests hold also counts for clients, as the rest of this text says. If they come from
-    /// a trusted proxy, that is the client that [the service names](crate::Service::client), with
-    /// `None` too.
+    /// What a request holds also counts for its client, as the rest of this text says. If the
+    /// request comes from a trusted proxy, its client is the one that
+    /// [the service names](crate::Service::client), even with `None`.
     ///
     /// At most an eighth of the pool's threads may wait for one counted client. This covers
     /// handlers that read a content as it arrives, and handlers that own an upgraded connection.
@@ -321,8 +321,8 @@ impl ServerConfig {
 
     /// Sets when a handler that does not return is reported as [stuck](crate::Stuck): if it has
     /// taken three times as long as the longest call of its route before, and at least this time.
-    /// The first sixteen calls of a route are reported after ten times this time, because nothing
-    /// tells yet whether the route always takes that long. `None` reports nothing. Default: 1 s.
+    /// The first sixteen calls of a route are reported after ten times this time, because it is not
+    /// known yet whether the route always takes that long. `None` reports nothing. Default: 1 s.
     ///
     /// ```
     /// use filoplume_runtime::ServerConfig;
@@ -356,8 +356,8 @@ impl ServerConfig {
 
     /// Sets how many TLS handshakes are computed at once, on threads of their own beside
     /// [`threads_max`](Self::threads_max). Further ones wait. A full handshake takes about a
-    /// millisecond of pure computing, so that more of them than cores delay requests. Default: one
-    /// per core.
+    /// millisecond of pure computing, so more handshakes than cores would delay requests. Default:
+    /// one per core.
     #[cfg(feature = "tls")]
     pub fn handshakes_max(mut self, handshakes: usize) -> Self {
         self.handshakes_max = handshakes.max(1);
@@ -463,11 +463,12 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how many bytes may lie in these files, all together. A content reserves its announced
-    /// length when it begins to be written, and a request whose content does not fit is answered
-    /// with `503`. If [clients are counted](Self::connections_per_client_max), one of them may take
-    /// a quarter. When half is reserved, slow uploads are ended with `408`: those slower than 64
-    /// KiB per second, and those that would need more than 15 minutes for what they have reserved.
+    /// Sets how many bytes may lie in the files of [`spool_folder`](Self::spool_folder), all
+    /// together. A content reserves its announced length when it begins to be written, and a
+    /// request whose content does not fit is answered with `503`. If
+    /// [clients are counted](Self::connections_per_client_max), one client may take a quarter. When
+    /// half is reserved, slow uploads are ended with `408`: those slower than 64 KiB per second,
+    /// and those that would need more than 15 minutes for what they have reserved.
     ///
     /// Default: 8 GiB, or half of what is free in the folder when the server starts, if that is
     /// less. In a folder that lies in memory no more than half of [`memory_max`](Self::memory_max).

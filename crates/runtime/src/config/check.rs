@@ -16,8 +16,8 @@ impl ServerConfig {
     }
 
     fn mistake(&self) -> Option<&'static str> {
-        // All loops are made at the start. Threads are made when they are needed, so that any
-        // number of those is fine.
+        // All loops are made at the start. Threads are made when they are needed, so any number of
+        // them is fine.
         if self.event_loops > LOOPS_MAX {
             return Some("`ServerConfig::event_loops` is more than 16384");
         }
