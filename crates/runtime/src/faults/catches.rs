@@ -1,5 +1,5 @@
-//! Tests of which call is recorded as blocking when a loop is taken. A test takes it, not the
-//! watchdog.
+//! Tests of which call is recorded as blocking when its loop is handed to another thread. The test
+//! hands it over, not the watchdog.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -78,7 +78,7 @@ fn the_observed_call_is_recorded_as_blocking_and_not_a_later_one() {
     }
 }
 
-/// Calls of which each one waits or computes until the test ends it.
+/// Each call waits, or computes, until the test ends it.
 struct Until {
     waits: bool,
     begun: Arc<AtomicUsize>,
@@ -110,7 +110,8 @@ fn wait_for(is_so: impl Fn() -> bool) {
 }
 
 /// Three calls of one route begin one after the other, and each of the first two ends when the next
-/// one has begun. So its late leader takes the loop from a call that waits, or computes.
+/// one has begun. The thread of the ended call, the late leader, then takes the loop from the next
+/// call, which waits or computes.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_late_leader_that_takes_the_loop_from_a_call_that_waits_says_so() {
@@ -133,10 +134,10 @@ fn a_late_leader_that_takes_the_loop_from_a_call_that_waits_says_so() {
             wait_for(|| begun.load(Ordering::SeqCst) == number);
             let turn = handle.turn();
             if number == 1 {
-                // As if another call had been observed, so nobody is blamed.
+                // As if another call had been observed, so no route is blamed.
                 assert!(!handle.hand_over(turn.wrapping_sub(2), HELD));
             } else {
-                // The call has to reach its wait.
+                // The call needs time to begin its wait.
                 std::thread::sleep(Duration::from_millis(5));
                 end[number - 2].send(()).unwrap();
                 // The late leader leads again, and takes the next connection.

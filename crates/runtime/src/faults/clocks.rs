@@ -72,7 +72,7 @@ impl Jumping {
         Client(socket)
     }
 
-    /// Sets the offset of the monotonic clock from its start.
+    /// Sets how far the server's monotonic clock is ahead of the real one.
     fn set_monotonic(&self, seconds: i64) {
         self.jumps.monotonic.store(seconds, Ordering::SeqCst);
     }
@@ -150,7 +150,7 @@ fn pending_requests_are_answered_although_every_deadline_has_passed() {
     silent.is_closed();
     let refused = half.answer();
     assert!(refused.starts_with("HTTP/1.1 408 "), "{refused:?}");
-    // Their connections are kept.
+    // The connections of the crowd are kept.
     for client in &mut crowd {
         client.ask("/");
         client.is_answered();

@@ -1,5 +1,5 @@
-//! Bodies that are files: the same bytes however they are sent, and a visible end if one of them
-//! cannot be.
+//! Bodies that are files: the client gets the same bytes however they are sent, and notices if a
+//! body is incomplete.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than the buffers of a connection on this machine.
 const LONG: usize = 12 << 20;
 
-/// The last piece, and the first one with the head, are read: shorter bodies consist of nothing
-/// else.
+/// The bytes that are read into memory: the first piece, which is sent with the head, and the last
+/// one. Shorter bodies have no other pieces.
 const READ_BYTES: usize = 2 * 64 * 1024;
 
 /// A file of this process.
@@ -55,7 +55,7 @@ fn content(length: usize) -> Vec<u8> {
 /// How the handler answers.
 #[derive(Clone, Copy)]
 enum Sends {
-    /// So many bytes from an offset on.
+    /// The offset, and the number of bytes from there on.
     Range(u64, u64),
     /// More bytes than the file has.
     TooMany(u64),
@@ -113,7 +113,7 @@ impl FileBody for Failing {
     }
 }
 
-/// Answers one request of a client that reads all of it. Returns what was received behind the head,
+/// Answers one request of a client that reads all of it. Returns what was received after the head,
 /// and the errors that the service was told.
 fn answer(stored: &Stored, sends: Sends, plan: &Arc<Plan>) -> (Vec<u8>, Vec<String>) {
     let mut config = ServerConfig::default().event_loops(1);

@@ -60,7 +60,7 @@ pub(crate) enum Fault {
 pub(crate) struct Plan {
     call: Call,
     fault: Fault,
-    /// The first call that fails, counted from 1, and how many fail from there.
+    /// The first call that fails, counted from 1, and how many fail from this one on.
     first: u64,
     times: u64,
     calls: AtomicU64,
@@ -72,7 +72,7 @@ impl Plan {
         Self { call, fault, first, times, calls: AtomicU64::new(0), struck: AtomicU64::new(0) }
     }
 
-    /// Returns how many calls have failed.
+    /// Returns how many calls the fault has changed.
     pub(crate) fn struck(&self) -> u64 {
         self.struck.load(Ordering::SeqCst)
     }

@@ -41,8 +41,8 @@ const DOWNLOADED: usize = 8 << 20;
 const DOWNLOAD: usize = (STEPS + 3) * DOWNLOADED;
 
 /// Pieces of a body whose reader is slower than the client, and the time that each takes, in
-/// seconds. The loop reads the clock after 16 of them, which take less than the timeout. All take
-/// longer.
+/// seconds. The loop reads the clock after 16 of them, which take less than the timeout. All of
+/// them together take longer.
 const SLOW_PIECES: usize = 48;
 const SLOW_PIECE_TIME: i64 = TIMEOUT / 24;
 
@@ -186,8 +186,8 @@ impl Paced {
     }
 
     /// Makes the loop handle its events and check its deadlines. Does so twice, because the loop
-    /// may have been between the two. Then waits until only the loop's thread is busy: another one
-    /// may have continued with a connection, and would see the next time.
+    /// may have been between the two. Then waits until only the loop's thread is busy: another
+    /// thread may have continued with a connection, and would see the clock after the next step.
     fn look(&mut self) {
         for _ in 0..2 {
             self.ticker.write_all(self.tick).unwrap();

@@ -1,5 +1,5 @@
-//! Writes below a TLS session: how many a short connection costs, and that each may fail for a
-//! while.
+//! The writes of a TLS session to its socket: how many a short connection needs, and that each may
+//! fail for a while.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,8 +22,8 @@ use crate::{Request, Server, ServerConfig, Tls};
 const LONG: usize = 4 << 20;
 
 /// Sends a request that asks for the end of the connection, and returns the number of bytes of the
-/// response. It must be followed by the message that nothing more follows. The request is sent with
-/// the last message of the handshake, as soon as the version allows that.
+/// response. The response must be followed by the alert `close_notify`, which ends the session. The
+/// request is sent with the last message of the handshake, as soon as the version allows that.
 fn ask(version: &'static SupportedProtocolVersion, plan: &Arc<Plan>, path: &str) -> usize {
     let key = KeyPair::generate().unwrap();
     let certificate =

@@ -59,8 +59,8 @@ struct Held {
 impl Held {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // Connections inherit it, so a sender can be far ahead of the loop. The system may grant
-        // less, and then the test checks less.
+        // Connections inherit this size, so a sender can be far ahead of the loop. The system may
+        // grant less, and then the test checks less.
         SockRef::from(&listener).set_recv_buffer_size(4 << 20).unwrap();
         let config = ServerConfig::default().event_loops(1);
         let server = Server::builder().listener(listener).unwrap().config(config).build().unwrap();
@@ -214,8 +214,8 @@ fn a_pipeline_that_computes_does_not_starve_others() {
     ask(&mut other, "/other");
     held.go_on();
     is_answered(&mut other);
-    // A turn is sixteen of them: the clock is read after each eighth. The sender may have its turn
-    // before the other, and once more for an event.
+    // A turn is sixteen requests: the clock is read after every eighth one. The sender may have one
+    // turn before the other client, and another one for an event.
     let before = held.before_other();
     assert!(before <= 64, "{before} requests came first");
     for _ in 0..PIPELINE {
@@ -249,8 +249,9 @@ fn a_crowd_of_pipelines_shares_the_time_of_a_few() {
     ask(&mut other, "/other");
     held.go_on();
     is_answered(&mut other);
-    // In a crowd of sixteen, which is a batch of events in tests, a turn is at most four of them.
-    // Some have a second one between two batches. Alone, each would have up to sixteen in a turn.
+    // In a crowd of sixteen, which is a batch of events in tests, a turn is at most four requests.
+    // Some senders have a second turn between two batches. Alone, a sender would have up to sixteen
+    // requests in a turn.
     let before = held.before_other();
     assert!(before <= 6 * CROWD, "{before} requests came first");
     for sender in &mut crowd {

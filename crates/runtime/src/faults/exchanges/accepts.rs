@@ -53,7 +53,7 @@ fn without_descriptors_an_idle_connection_makes_room() {
 fn without_memory_accepting_pauses_and_continues() {
     let expected = expected(PLAIN);
     for error in [Errno::NOMEM, Errno::NOBUFS] {
-        // The second and third attempt fail. Connected clients are served meanwhile.
+        // The second to fifth attempts fail. Connected clients are served meanwhile.
         let plan = Arc::new(Plan::new(Call::Accept, 2, 4, Fault::Error(error)));
         let running = PLAIN.server(&plan, Over::Tcp);
         let server = &running.server;

@@ -1,5 +1,5 @@
 //! Small exchanges between a client and a server in which calls fail. The server continues after
-//! each fault, and peers do not notice the ones that they must not notice.
+//! each fault, and peers do not notice a fault after which the server can repeat the call.
 //!
 //! The exchanges and the server are here. Each submodule has the faults of one kind.
 
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Copy)]
 struct Exchange {
     pieces: &'static [&'static str],
-    /// The pieces, followed by more bytes than fit any buffer.
+    /// The number of bytes that are sent after the pieces: none, or more than fit any buffer.
     filling: usize,
     serves: Serves,
 }
@@ -324,7 +324,7 @@ impl Exchange {
                 Err(error) => break Err(error),
             }
             if tells.is_some() && received.windows(CONTINUE.len()).any(|bytes| bytes == CONTINUE) {
-                // The connection may have ended with an error.
+                // This fails if the writing thread has ended with an error.
                 let _ = tells.take().map(|tells| tells.send(()));
             }
         };
