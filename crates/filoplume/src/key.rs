@@ -182,7 +182,7 @@ impl Key {
     pub(crate) fn is_server_timing_token(&self, token: &[u8], now: SystemTime) -> bool {
         let parse = |token| {
             let (expiry, mac) = std::str::from_utf8(token).ok()?.split_once('.')?;
-            // A number also parses with a sign.
+            // `parse` would also accept a sign.
             let is_number = expiry.len() <= 20 && expiry.bytes().all(|byte| byte.is_ascii_digit());
             Some((expiry, expiry.parse::<u64>().ok().filter(|_| is_number)?, from_hex(mac)?))
         };
@@ -239,7 +239,7 @@ fn with_purpose(purpose: &str, text: &str) -> String {
     format!("{}:{purpose}{text}", purpose.len())
 }
 
-/// Returns the seconds since 1970. Before that it is 0.
+/// Returns the seconds since 1970, or 0 for an earlier time.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -340,7 +340,7 @@ mod tests {
         assert!(is_valid(&token, now) && is_valid(&token, at(599)), "it can be used repeatedly");
         assert!(!is_valid(&token, at(600)) && !is_valid(&token, at(1_000_000)), "it has expired");
         assert!(!Key::generate().is_server_timing_token(token.as_bytes(), now), "another key");
-        // A day is the maximum, for those who make a token with other programs too.
+        // A day is the maximum, also for tokens that other programs have made.
         let week = Duration::from_secs(7 * 86_400);
         let longest = key().server_timing_token_at(now, week);
         assert!(longest.starts_with("1790086400."), "{longest}");

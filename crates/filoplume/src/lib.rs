@@ -20,7 +20,7 @@
 //! - [`Health`] answers the probes of load balancers.
 //! - `Console` shows what an app does at this moment.
 //! - [`sse`] sends events to pages, and [`pushed`] has response bodies that other threads send.
-//! - `instances` joins hubs and rooms of several processes by Redis.
+//! - `instances` connects the hubs and rooms of several processes through Redis.
 //! - [`testing`] calls an app without a socket.
 //!
 //! The parts of the engine that apps need are re-exported: [`ServerConfig`] and its [`Limits`]

@@ -1,7 +1,7 @@
 //! Output for people: how text is escaped in a log line, and the lines that are written even if no
 //! `tracing` subscriber is installed.
 //!
-//! Most events are useful only to a subscriber. Few are needed without one: the address that the
+//! Most events are useful only to a subscriber. A few are needed without one: the address that the
 //! app listens on, the causes of failed requests, and what is slow, refused or stuck. Without them
 //! the first `cargo run` would be silent and the first `500` would have no visible reason.
 //!
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How many lines a throttle admits at once: the failures of one page, or of one test.
+/// How many lines a throttle admits at once: enough for the failures of one page, or of one test.
 const BURST: u64 = 10;
 
 /// Admits a burst of similar lines and then one per second, and counts the others.
 pub(crate) struct Throttle(Mutex<Budget>);
 
-/// A throttle for each route. There are no more than the app has routes.
+/// A throttle for each route. The map has no more entries than the app has routes.
 #[derive(Default)]
 pub(crate) struct RouteThrottle(Mutex<HashMap<Box<str>, Budget>>);
 
@@ -33,7 +33,7 @@ pub(crate) struct Throttles {
 
 struct Budget {
     lines: u64,
-    /// When the last line was added.
+    /// The time up to which lines were added.
     since: Option<Instant>,
     left_out: u64,
 }
@@ -87,13 +87,13 @@ impl Budget {
 pub(crate) struct LeftOut(u64);
 
 impl LeftOut {
-    /// The value of a field, which is absent if there were none.
+    /// Returns the value for a field of an event. The field is absent if no line was left out.
     pub(crate) fn field(self) -> Option<u64> {
         Some(self.0).filter(|left_out| *left_out > 0)
     }
 }
 
-/// For the end of a line.
+/// Writes the text for the end of a line. It is empty if no line was left out.
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.field().map_or(Ok(()), |left_out| write!(f, " ({left_out} more were left out)"))
@@ -110,8 +110,8 @@ pub(crate) fn log_without_subscriber(text: &str) {
 }
 
 /// Returns an entry of the log for people, with its line feed. Errors may have several lines, such
-/// as those of templates. Their further lines are indented, so that a text of a peer, which an
-/// error may quote, cannot look like an entry of its own. Other control characters are escaped.
+/// as those of templates. All lines but the first are indented, so that a text of a peer, which an
+/// error may quote, cannot look like a separate entry. Other control characters are escaped.
 fn entry(text: &str) -> String {
     let mut entry = String::with_capacity(text.len() + 1);
     for (index, line) in text.trim_end().split('\n').enumerate() {

@@ -250,7 +250,6 @@ impl fmt::Debug for Templates {
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 // Differs from minijinja's macro, which accepts structs of the app only if they are wrapped.
-// wrapped.
 #[macro_export]
 macro_rules! context {
     (@value $name:ident) => { $crate::template::value_of(&$name) };
@@ -358,7 +357,7 @@ impl TemplateError {
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
             ErrorKind::UndefinedError => {
-                // The text names it: "`user` is undefined".
+                // The text names the value: "`user` is undefined".
                 let text = self.source.detail().unwrap_or_default();
                 let name = text.split('`').nth(1).unwrap_or("the value");
                 Some(format!(

@@ -19,7 +19,7 @@ pub(super) fn hint(
     routes: &[RouteLine<'_>],
 ) -> Option<String> {
     let hint = match response.status() {
-        // The fallback of a router is a route as well, which no path is written for.
+        // The fallback of a router is a route too, but no path was written for it.
         StatusCode::NOT_FOUND if route.is_none_or(CompiledRoute::is_fallback) => {
             return Some(not_found(routes));
         }

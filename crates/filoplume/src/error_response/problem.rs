@@ -1,6 +1,6 @@
 //! Renders errors as problem details (RFC 9457) and as plain text.
 //!
-//! It does not use a JSON library, so that it works the same with every set of features.
+//! This module does not use a JSON library, so that it works the same with every set of features.
 
 use std::fmt::Write as _;
 

@@ -106,7 +106,7 @@ impl Plan {
 }
 
 impl ActivePlan {
-    /// Returns how many calls have failed.
+    /// Returns how many calls the fault has changed.
     pub(crate) fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::SeqCst)
     }
@@ -148,7 +148,7 @@ impl File {
     }
 }
 
-/// Returns the file as the system can send it: its calls must not have to fail.
+/// Returns the file in the form that the system can send, or `None` if a plan applies to it.
 pub(crate) fn sendable(file: &File) -> Option<&fs::File> {
     file.plan.is_none().then_some(&file.file)
 }

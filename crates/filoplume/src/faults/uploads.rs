@@ -27,7 +27,8 @@ const FATAL: [Fault; 4] = [
 fn requests() -> Vec<String> {
     let behind = "GET /still-there HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
     let mut requests = Vec::new();
-    // At once; in pieces; and longer than the unread content that the server discards.
+    // Uploads that are written at once, written in pieces, and longer than the unread content that
+    // the server discards.
     for length in [1_000, 100_000, 600_000] {
         let form = format!(
             "--xyz\r\nContent-Disposition: form-data; name=a; filename=b\r\n\r\n{}\r\n--xyz--\r\n",

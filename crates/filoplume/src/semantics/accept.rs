@@ -62,7 +62,7 @@ impl<'a> MediaRange<'a> {
             } else if !(name.eq_ignore_ascii_case(b"charset")
                 && value.eq_ignore_ascii_case(b"utf-8"))
             {
-                // The parameter excludes the variant that is sent here.
+                // No offer has this parameter, so the range matches none of them.
                 return None;
             }
         }

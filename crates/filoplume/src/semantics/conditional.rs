@@ -230,7 +230,7 @@ impl Validators {
     }
 
     /// Sets whether the content is known not to have changed twice within the second of
-    /// [`last_modified`](Self::last_modified). If so, the date can be used in an `If-IfRange` (RFC
+    /// [`last_modified`](Self::last_modified). If so, the date can be used in an `If-Range` (RFC
     /// 9110, 8.8.2.2). Default: `false`.
     #[must_use]
     pub fn date_is_strong(mut self, is_strong: bool) -> Self {
@@ -279,7 +279,7 @@ enum Tags<'a> {
     Malformed,
 }
 
-/// The value of `If-IfRange`.
+/// The value of `If-Range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IfRange<'a> {
     Tag(Tag<'a>),
@@ -317,11 +317,11 @@ pub enum Verdict {
 impl<'a> Conditions<'a> {
     /// Returns the conditions in the headers of a request.
     ///
-    /// Invalid dates are ignored, as RFC 9110 requires (13.1.3, 13.1.4). It does not define what to
-    /// do with malformed lists of tags. A malformed `If-Match` results in
-    /// [`Malformed`](Verdict::Malformed), because its purpose is to prevent something. So does a
-    /// malformed `If-None-Match`, except for `GET` and `HEAD`, for which a full response is
-    /// harmless.
+    /// Invalid dates are ignored, as RFC 9110 requires (13.1.3, 13.1.4). The RFC does not define
+    /// what to do with malformed lists of tags. A malformed `If-Match` results in
+    /// [`Malformed`](Verdict::Malformed), because its purpose is to prevent the request from being
+    /// processed. So does a malformed `If-None-Match`, except for `GET` and `HEAD`, for which a
+    /// full response is harmless.
     pub fn of(headers: &'a Headers) -> Self {
         Self {
             if_match: Tags::of(headers, "if-match"),
@@ -369,7 +369,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Returns whether a `IfRange` applies: there is no `If-IfRange`, or it identifies exactly the
+    /// Returns whether a `Range` applies: there is no `If-Range`, or it identifies exactly the
     /// current content (RFC 9110, 13.1.5).
     pub fn range_applies(&self, current: &Validators) -> bool {
         match self.if_range {
@@ -465,8 +465,8 @@ fn date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
 }
 
-/// Turns a response into the `304` that replaces it (RFC 9110, 15.4.5). It removes the content and
-/// the fields that describe it. Fields about caching, and fields that middleware added, stay.
+/// Turns a response into the `304` that replaces it (RFC 9110, 15.4.5). Removes the content and the
+/// fields that describe it. Fields about caching, and fields that middleware added, stay.
 ///
 /// ```
 /// use filoplume::Response;

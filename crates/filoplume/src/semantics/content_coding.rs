@@ -71,7 +71,8 @@ mod decodable {
             }
             codings.push(ContentCoding::of(name)?);
         }
-        // Each has a window of megabytes. Nobody compresses twice.
+        // Each of these two has a window of megabytes, and clients have no reason to compress
+        // twice.
         let is_large =
             |coding: &&ContentCoding| matches!(coding, ContentCoding::Brotli | ContentCoding::Zstd);
         (codings.iter().filter(is_large).count() <= 1).then_some(codings)

@@ -14,8 +14,8 @@ pub(crate) fn parameters(value: &str) -> Parameters<'_> {
     Parameters { rest: value.get(essence.len()..).unwrap_or_default() }
 }
 
-/// An iterator over the parameters of a value, with names as they were written. It returns one
-/// `Err` at the end if a part is not a parameter.
+/// An iterator over the parameters of a value, with names as they were written. If a part is not a
+/// parameter, it returns one `Err` and ends.
 pub(crate) struct Parameters<'a> {
     /// The rest, from the next `;`.
     rest: &'a str,

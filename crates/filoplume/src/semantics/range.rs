@@ -1,4 +1,5 @@
-//! The bytes that a `Range` selects (RFC 9110, 14). It only computes positions, and does no I/O.
+//! The bytes that a `Range` selects (RFC 9110, 14). This module only computes positions, and does
+//! no I/O.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use std::fmt;
 /// (RFC 9110, 17.15; CVE-2011-3192).
 const RANGES_MAX: usize = 32;
 
-/// A range of bytes, at least one.
+/// A range of at least one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) start: u64,
@@ -153,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// Such as `0-4 10-19`, `whole` or `416`.
+    /// Returns the selection as a text, such as `0-4 10-19`, `whole` or `416`.
     fn shown(value: &str, length: u64) -> String {
         let show = |ranges: &[ByteRange]| {
             let texts: Vec<String> =

@@ -1,4 +1,4 @@
-//! Copies of the conditions of a request, for when its response is created.
+//! Copies of the conditions of a request. They are used when its response is created.
 
 use filoplume_runtime::{Headers, Method, Request};
 

@@ -1,4 +1,4 @@
-//! A row of data a rule, and properties of what is parsed.
+//! One row of data per rule, and properties of what is parsed.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -20,12 +20,12 @@ fn headers(lines: &[(&str, &str)]) -> Headers {
 
 /// A content with a strong tag, and the date `THEN`.
 fn current() -> Validators {
-    // Changed within that second.
+    // The change happened within that second.
     let time = date(THEN.as_bytes()).unwrap() + Duration::from_millis(900);
     Validators::new().etag(EntityTag::strong("a")).last_modified(time)
 }
 
-/// A method, headers, and what becomes of it.
+/// A method, headers, and the expected verdict.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], Verdict);
 
 #[track_caller]
@@ -103,7 +103,7 @@ fn conditions_are_evaluated_in_the_order_of_the_rfc() {
         ("GET", &[("if-modified-since", "784111777")], Proceed),
         ("GET", &[("if-modified-since", LATER), ("if-modified-since", LATER)], Proceed),
         ("POST", &[("if-modified-since", LATER)], Proceed),
-        // Methods that have nothing to do with it
+        // Methods that neither select nor change content
         ("OPTIONS", &[("if-match", "\"b\"")], Proceed),
         ("TRACE", &[("if-none-match", "*")], Proceed),
     ];
