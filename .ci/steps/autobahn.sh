@@ -29,7 +29,7 @@ find_wstest() {
             "$base" "$(command -v "$python")" "$base" >"$found"
         chmod +x "$found"
     fi
-    # It fails if it lacks a package.
+    # `wstest` does not start if a Python package is missing.
     timeout 60 "$found" --help >>"$logs/autobahn.log" 2>&1 \
         || { echo "$found does not start"; return 1; }
     echo "$found"

@@ -2,7 +2,8 @@
 # What is compiled beside the tests: other systems, the oldest Rust, each feature alone.
 
 # Prints each package of the workspace that has features: `PACKAGE FEATURE...`. `default` and `full`
-# only name others. Read from cargo, so that a new feature is covered without an entry here.
+# are left out, because they only name others. The list is read from cargo, so that a new feature is
+# covered without an entry here.
 package_features() {
     # Only a package has an `id` after its version, and features in braces.
     cargo metadata --format-version 1 --no-deps --locked \
@@ -21,8 +22,8 @@ package_features() {
 unixes="x86_64-apple-darwin x86_64-unknown-freebsd aarch64-unknown-linux-musl"
 windows="x86_64-pc-windows-msvc"
 
-# Features with C code, which only a C compiler for the other system could compile: `cookies`, and
-# `jwt`, `sessions` and what builds on them (aws-lc), `sqlite`, `tls` (ring), `compression` (zstd).
+# Features with C code, which only a C compiler for the other system could compile: `cookies`,
+# `jwt`, `tls` and those that build on them (ring), `sqlite`, and `compression` (zstd).
 with_c_code=" compression cookies jwt redis sessions sqlite tls tls-dev "
 
 # portable_features PACKAGE...: prints their features without C code, as `PACKAGE/FEATURE`.
@@ -48,8 +49,8 @@ compiles_for() {
         "${options[@]}" "$@"
 }
 
-# The libraries with their default features, and with all that have no C code. gust uses Unix
-# sockets and reads CPU times, so it does not support Windows.
+# Compiles the libraries with their default features, and with all features without C code. gust
+# uses Unix sockets and reads CPU times, so it does not support Windows.
 portability() {
     local what="compiling for other systems" features gust_features
     if ! has rustup; then
@@ -100,7 +101,7 @@ each_feature() {
     local listed package features feature
     local -x RUSTFLAGS="-D warnings" CARGO_TARGET_DIR=$target/features
     listed=$(package_features)
-    # Otherwise a change of cargo's output would leave nothing to check.
+    # Without this line, a change of cargo's output could leave nothing to check.
     grep -q '^filoplume ' <<<"$listed"
     while read -r package features; do
         for feature in "" $features; do

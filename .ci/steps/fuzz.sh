@@ -33,9 +33,9 @@ fuzz_seeds() {
         cargo test -q -p filoplume-http1 --locked --test corpus the_corpus_has_seeds
 }
 
-# fuzz_run WORKSPACE TARGET: runs a fuzz target from the inputs of its last run, the seeds beside it
-# and those of the corpus. The random seed is fixed, so that the result depends only on the change.
-# Longer runs look for new inputs.
+# fuzz_run WORKSPACE TARGET: runs a fuzz target, beginning with the inputs of its last run, the
+# seeds beside it and those of the corpus. The random seed is fixed, so that the result depends only
+# on the change. Longer runs look for new inputs.
 fuzz_run() {
     local corpus=$target/fuzz/corpus/$2 inputs seeds
     mkdir -p "$corpus"

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Workspaces of their own: the peers that we are measured beside, and the deployment example.
+# Steps for separate workspaces: the servers that we compare ourselves with, and the deployment
+# example.
 
 peers() {
     cd benches/peers
@@ -12,8 +13,8 @@ libc=$(uname -m)-unknown-linux-musl
 static_program=$target/deployment/$libc/debug/deployment
 export libc static_program
 
-# The program of the container file, with libpq and OpenSSL from source, but not optimised. A test
-# runs it in an empty root folder.
+# Builds the program of the container file, with libpq and OpenSSL from source, but not optimised. A
+# test runs it in an empty root folder.
 static_deployment() {
     cd examples/deployment
     cargo build --locked --features bundled --target "$libc" --target-dir "$target/deployment"
@@ -24,7 +25,7 @@ deployment() {
     if [ -x "$static_program" ]; then
         export STATIC_PROGRAM=$static_program
     fi
-    # Built by the tests. Without it, a test builds it.
+    # The step of the tests has built gust. If it is missing, a test builds it.
     if [ -x "$target/debug/gust" ]; then
         export GUST=$target/debug/gust
     fi

@@ -18,8 +18,8 @@ skip() {
     note "skipped: $1: $2"
 }
 
-# Records a missing program, which is a failure on a CI service. What depends on a program that was
-# recorded before, such as nightly, calls `skip`, so that the program counts once.
+# Records a missing program, which is a failure on a CI service. A check that needs a program that
+# was recorded before, such as nightly, calls `skip`, so that the program counts once.
 absent() {
     if [ -n "${FILOPLUME_CI:-}" ]; then
         failed=$((failed + 1))

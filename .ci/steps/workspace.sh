@@ -42,11 +42,11 @@ hello_is_small() {
 packages() {
     local name file files crates=(filoplume-http1 filoplume-websocket filoplume-runtime)
     crates+=(filoplume filoplume-otlp gust)
-    # Cargo does not unpack a package again whose version and place are those of an earlier run.
+    # Cargo does not unpack a package again if its version and its path are those of an earlier run.
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/{filoplume,gust}-*
     cargo package --locked --allow-dirty "${crates[@]/#/--package=}"
     for name in "${crates[@]}"; do
-        # Listed first: `grep -q` ends early, and `tar` would fail with a broken pipe.
+        # The files are listed first: `grep -q` ends early, and `tar` would fail with a broken pipe.
         files=$(tar -tzf "$target/package/$name"-[0-9]*.crate)
         for file in README.md LICENSE-MIT LICENSE-APACHE; do
             grep -q "/$file\$" <<<"$files" || { echo "$name has no $file"; return 1; }
