@@ -1,5 +1,5 @@
 //! An app with extractors and middleware answers any bytes with correct HTTP, and never with a
-//! server error: those are mistakes of the server, and a peer cannot make any.
+//! server error, because nothing that a peer sends is a mistake of the server.
 
 #![no_main]
 
@@ -27,7 +27,8 @@ struct Note {
     stars: Option<u8>,
 }
 
-/// An app that notes the methods of its requests: the answer to a `HEAD` is read in another way.
+/// An app that records the methods of its requests, because the answer to a `HEAD` is parsed in
+/// another way.
 struct Noted {
     app: AppService,
     methods: Mutex<Vec<Method>>,
@@ -157,8 +158,7 @@ fuzz_target!(|input: &[u8]| {
     check(input);
     let Some((&choice, rest)) = input.split_first() else { return };
     let target = TARGETS[usize::from(choice) % TARGETS.len()];
-    // The rest of the target, lines of the head and the content stand behind each other, a zero
-    // between them.
+    // The input has the rest of the target, lines of the head, and the content, separated by zeros.
     let mut parts = rest.splitn(3, |&byte| byte == 0);
     let (path, lines, content) = (
         parts.next().unwrap_or_default(),

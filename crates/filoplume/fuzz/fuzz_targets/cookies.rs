@@ -1,5 +1,5 @@
-//! Cookies that are sent come back as they were, signed and encrypted ones cannot be made up or
-//! changed, and what comes in is taken apart without a guess.
+//! Cookies that an app sets come back unchanged, signed and encrypted ones cannot be forged or
+//! changed, and received cookies are parsed without guessing.
 
 #![no_main]
 
@@ -12,13 +12,13 @@ use filoplume::testing::TestClient;
 use filoplume_fuzz::{Answer, Seen, ask, is_field_value};
 use libfuzzer_sys::fuzz_target;
 
-/// Encoded and signed it still fits into a cookie.
+/// The longest value. Encoded and signed, it still fits into a cookie.
 const VALUE_BYTES_MAX: usize = 700;
 
 struct Fixture {
     client: TestClient,
     received: Seen<Vec<(String, String)>>,
-    /// As it came, signed and encrypted.
+    /// The values of the plain, the signed and the encrypted cookie.
     values: Seen<[Option<String>; 3]>,
     to_send: Seen<String>,
 }
@@ -49,7 +49,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     Fixture { client: app.test().without_cookies(), received, values, to_send }
 });
 
-/// What a browser keeps of an answer: `name=value` of each cookie, in their order.
+/// Returns what a browser keeps of an answer: `name=value` of each cookie, in their order.
 fn kept(answer: &Answer) -> Vec<String> {
     let lines =
         answer.headers.iter().filter(|(name, _)| name == "set-cookie").map(|(_, value)| value);
@@ -68,7 +68,7 @@ fn kept(answer: &Answer) -> Vec<String> {
         .collect()
 }
 
-/// A cookie that needs no decoding.
+/// Returns whether a cookie needs no decoding.
 fn is_plain(pair: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_octet = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\%".contains(&byte);
@@ -90,7 +90,7 @@ fuzz_target!(|input: &[u8]| {
             std::str::from_utf8(pair).ok().map(|pair| pair.trim_matches([' ', '\t']))
         });
         let mut plain = plain.filter(|pair| is_plain(pair));
-        // In the order in which they came.
+        // The cookies are found in the order in which they were sent.
         let mut rest = found.iter();
         if pairs.len() <= COOKIES_MAX {
             assert!(
@@ -118,7 +118,7 @@ fuzz_target!(|input: &[u8]| {
     let expected = Some(text.clone());
     assert_eq!(send_back(&pairs), [expected.clone(), expected.clone(), expected.clone()]);
 
-    // One byte of a protected value is another one.
+    // One byte of a signed or encrypted value is changed.
     for (at, pair) in pairs.iter().enumerate().skip(1) {
         let mut bytes = pair.clone().into_bytes();
         let begin = pair.find('=').map_or(0, |at| at + 1);
@@ -130,7 +130,7 @@ fuzz_target!(|input: &[u8]| {
         let found = found.get(at).expect("there are three values");
         assert!(found.is_none() || *found == expected, "{changed} is taken for {found:?}");
     }
-    // And a value of one cookie is not that of another.
+    // A value that was signed for one cookie is not accepted for another.
     let signed = pairs.get(1).expect("there are three").replacen("signed=", "encrypted=", 1);
     assert_eq!(send_back(&[signed]), [None, None, None]);
 });

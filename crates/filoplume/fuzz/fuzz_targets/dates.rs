@@ -1,5 +1,5 @@
-//! Dates are written as a calendar of its own says, all three forms mean the same when they are
-//! read, and what is no date says nothing.
+//! Dates are written as a separate calendar computes them, all three forms are read as the same
+//! time, and a value that is no date is ignored.
 
 #![no_main]
 
@@ -55,7 +55,8 @@ fn calendar(seconds: u64) -> Calendar {
     Calendar { year, month, day: days + 1, weekday, clock }
 }
 
-/// Whether what was changed at `changed` is said not to be changed since.
+/// Returns whether content that was changed at `changed` counts as unchanged since `value`. Returns
+/// `None` if `value` cannot be sent.
 fn is_unchanged_since(value: &[u8], changed: SystemTime) -> Option<bool> {
     let mut headers = Headers::new();
     headers.append("if-modified-since", value).ok()?;
@@ -68,7 +69,7 @@ fn is_unchanged_since(value: &[u8], changed: SystemTime) -> Option<bool> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    // A point in time, written.
+    // A point in time is written.
     let number = input.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
     let seconds = number % END;
     let time = UNIX_EPOCH + Duration::from_secs(seconds);
@@ -83,7 +84,8 @@ fuzz_target!(|input: &[u8]| {
         Some(&*fixdate)
     );
 
-    // And read: in the form of today and in the two that are obsolete (RFC 9110, 5.6.7).
+    // The same time is read, in the form of today and in the two that are obsolete (RFC 9110,
+    // 5.6.7).
     let obsolete = format!("{weekday}, {day:02}-{month}-{:02} {clock} GMT", year % 100);
     let asctime = format!("{short} {month} {day:2} {clock} {year:04}");
     let is_recent = (1970..2069).contains(&year);
@@ -108,8 +110,7 @@ fuzz_target!(|input: &[u8]| {
         }
     }
 
-    // What somebody sends as a date is one point in time, or none: then nothing was changed since
-    // for nobody.
+    // The input is one point in time, or no date. If it is no date, no content counts as unchanged.
     let epoch = is_unchanged_since(input, UNIX_EPOCH);
     let parsed = std::str::from_utf8(input.trim_ascii())
         .ok()
@@ -122,7 +123,7 @@ fuzz_target!(|input: &[u8]| {
         if date < UNIX_EPOCH + Duration::from_secs(END - 1) {
             assert_eq!(is_unchanged_since(input, date + Duration::from_secs(1)), Some(false));
         }
-        // A form and the date that it was read as mean the same.
+        // The input and the date that was parsed from it mean the same.
         let again = httpdate::fmt_http_date(date);
         assert_eq!(is_unchanged_since(again.as_bytes(), date), Some(true));
     }

@@ -1,5 +1,6 @@
-//! Coded content is the same wherever it is cut and however it is read, never longer than the
-//! limit, and never a part of itself. What an encoder wrote is read again.
+//! Decoded content is the same wherever the coded content is cut and however it is read. It is
+//! never longer than the limit, and never incomplete. What an encoder wrote is decoded to the
+//! original.
 
 #![no_main]
 
@@ -17,11 +18,11 @@ use libfuzzer_sys::fuzz_target;
 /// The longest content, as it is sent and as it is decoded.
 const BYTES_MAX: u64 = 4096;
 
-/// What a client may say of its content. The last two are refused.
+/// Values of `Content-Encoding`. The last two are refused.
 const CODINGS: [&str; 9] =
     ["gzip", "x-gzip", "deflate", "br", "zstd", "gzip, deflate", "identity", "compress", "gzip, x"];
 
-/// What a handler has read, or `None` if it was refused.
+/// What a handler has read, or `None` if the content was refused.
 type Content = Option<Vec<u8>>;
 
 struct Fixture {
@@ -56,7 +57,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     Fixture { client: app.test().without_cookies(), seen }
 });
 
-/// Returns what a handler reads of a content, which must be the same in several ways.
+/// Returns what a handler reads of a content. Checks that several ways of reading give the same.
 fn decoded(coding: &str, content: &[u8]) -> Content {
     let Fixture { client, seen } = &*FIXTURE;
     let lines: [(&str, &[u8]); 1] = [("content-encoding", coding.as_bytes())];
@@ -78,7 +79,7 @@ fn decoded(coding: &str, content: &[u8]) -> Content {
     collected
 }
 
-/// A request with the content in chunks of `length` bytes.
+/// Returns a request with the content in chunks of `length` bytes.
 fn chunked(coding: &str, content: &[u8], length: usize) -> Vec<u8> {
     let head = format!(
         "POST /collect HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-encoding: {coding}\r\n\
@@ -109,24 +110,24 @@ fn zlib(content: &[u8]) -> Vec<u8> {
 fuzz_target!(|input: &[u8]| {
     let Some((&first, rest)) = input.split_first() else { return };
     let rest = rest.get(..2 * BYTES_MAX as usize).unwrap_or(rest);
-    // The client's bytes as they are.
+    // The input is sent as it is.
     let coding = CODINGS[usize::from(first) % CODINGS.len()];
     let found = decoded(coding, rest);
     let is_known = !["compress", "gzip, x"].contains(&coding);
     assert!(is_known || found.is_none(), "{coding} is not known");
 
-    // What an encoder makes of them.
+    // The input is encoded, and then sent.
     let is_short = rest.len() as u64 <= BYTES_MAX;
     for (coding, content) in
         [("gzip", gzip(rest)), ("deflate", zlib(rest)), ("gzip, deflate", zlib(&gzip(rest)))]
     {
-        // It may be longer than what it stands for, in each step.
+        // Encoded content may be longer than the original, in each step.
         let fits = is_short && content.len() as u64 <= BYTES_MAX && rest.len() + 64 < 4096;
         let found = decoded(coding, &content);
         assert!(found.is_none() || found.as_deref() == Some(rest), "{coding}");
         assert!(!fits || found.is_some(), "{coding}: {} bytes", rest.len());
-        // A beginning of it is an error and not a beginning of what it stands for, and so is what
-        // has something behind its end.
+        // If the encoded content is cut off, that is an error, and no part of the original is
+        // returned. Bytes after its end are an error too.
         let cut = usize::from(first) * content.len() / 256;
         if cut > 0 {
             assert_eq!(decoded(coding, &content[..cut]), None, "{coding}: {cut} bytes of it");

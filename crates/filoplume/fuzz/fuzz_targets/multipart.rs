@@ -1,5 +1,5 @@
-//! A form is the same wherever it is cut and however its fields are read, and one that was encoded
-//! well has the fields that were put in.
+//! A form is the same wherever it is cut and however its fields are read, and a well-formed one has
+//! the fields that were encoded.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ const DELIMITER: &[u8] = b"\r\n--xyz";
 /// Name, file name and content.
 type Part = (String, Option<String>, Vec<u8>);
 
-/// The fields, and what ended them if it was no end.
+/// The fields, and the error that ended the form, if there was one.
 type Fields = (Vec<Part>, Option<String>);
 
 struct Fixture {
@@ -26,7 +26,7 @@ struct Fixture {
     fields: Seen<Fields>,
 }
 
-/// Reads all fields: the content of each by `read`.
+/// Reads all fields, and the content of each by `read`.
 fn fields(
     mut form: Multipart,
     read: impl Fn(filoplume::extract::Field<'_>) -> Result<Vec<u8>, String>,
@@ -44,7 +44,7 @@ fn fields(
             Ok(Some(field)) => field,
             Ok(None) => return (found, None),
             Err(rejection) => {
-                // What failed stays so.
+                // A form that has failed continues to fail.
                 assert!(form.next_field().is_err());
                 return (found, Some(rejection.to_string()));
             }
@@ -90,7 +90,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     Fixture { client: app.test().without_cookies(), fields: seen }
 });
 
-/// What an error of reading says.
+/// The text of an error that occurs while a field is read.
 struct MultipartError;
 
 impl MultipartError {
@@ -101,7 +101,7 @@ impl MultipartError {
     }
 }
 
-/// The content in chunks of `length` bytes.
+/// Returns a request with the content in chunks of `length` bytes.
 fn chunked(content: &[u8], length: usize) -> Vec<u8> {
     let head = b"POST /collect HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
         content-type: multipart/form-data; boundary=xyz\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -115,7 +115,7 @@ fn chunked(content: &[u8], length: usize) -> Vec<u8> {
     request
 }
 
-/// Sends a content in several ways, which must come to the same.
+/// Sends a content in several ways, and checks that the fields are the same.
 fn check(content: &[u8]) -> Fields {
     let Fixture { client, fields } = &*FIXTURE;
     assert_eq!(ask(client, Method::POST, b"/collect", &[TYPE], content).status, 200);
@@ -147,7 +147,7 @@ fuzz_target!(|input: &[u8]| {
         [b"--xyz\r\ncontent-disposition: form-data; name=a\r\n\r\n".as_slice(), input].concat();
     check(&delimited);
 
-    // A form as a browser encodes it: texts and files in turns.
+    // A form as a browser encodes it, with a text and a file in turn.
     let mut content = Vec::new();
     let mut sent: Vec<Part> = Vec::new();
     for (at, text) in input.split(|&byte| byte == 0).take(8).enumerate() {
@@ -170,7 +170,7 @@ fuzz_target!(|input: &[u8]| {
     content.extend_from_slice(b"--xyz--\r\n");
     assert_eq!(check(&content), (sent, None));
 
-    // The boundary and the head of a part are the client's too.
+    // The client also chooses the boundary and the heads of parts.
     let client = &FIXTURE.client;
     if filoplume_fuzz::is_field_value(input) && input.len() < 4096 {
         for before in [b"multipart/form-data; boundary=".as_slice(), b"multipart/form-data;", b""] {

@@ -1,5 +1,5 @@
 //! Queries, forms and paths are decoded as `form_urlencoded` and `percent-encoding` decode them, or
-//! refused where those guess; and what is encoded is read again.
+//! refused where those guess. What is encoded is decoded to the original.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ type Pairs = Vec<(String, String)>;
 
 const FORM: (&str, &[u8]) = ("content-type", b"application/x-www-form-urlencoded");
 
-/// As the framework documents it.
+/// The maximum that the framework documents.
 const FIELDS_MAX: usize = 10_000;
 
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     Fixture { client: app.test().without_cookies(), pairs, text }
 });
 
-/// The text that stands behind an encoding, if nothing has to be guessed.
+/// Returns the decoded text, if nothing has to be guessed.
 fn decoded(text: &[u8]) -> Option<String> {
     let are_whole = (0..text.len()).filter(|&at| text.get(at) == Some(&b'%')).all(|at| {
         let digits = text.get(at + 1..at + 3);
@@ -79,7 +79,8 @@ fn expected(input: &[u8]) -> Option<Pairs> {
         .then(|| form_urlencoded::parse(input).into_owned().collect())
 }
 
-/// What can stand in a target is read as in a form, and as a part of a path.
+/// Checks that the input as a query is decoded as it was as a form, and that it is percent-decoded
+/// as a part of a path.
 fn check_target(input: &[u8], form: &Result<Pairs, FieldsError>) {
     let Fixture { client, pairs, text } = &*FIXTURE;
     ask(client, Method::GET, &[b"/query?", input].concat(), &[], b"");
@@ -114,7 +115,7 @@ fuzz_target!(|input: &[u8]| {
         check_target(input, &form);
     }
 
-    // What is encoded is read again.
+    // What is encoded is decoded to the original.
     let texts: Vec<String> = input
         .split(|&byte| byte == 0)
         .map(|part| String::from_utf8_lossy(part).into_owned())

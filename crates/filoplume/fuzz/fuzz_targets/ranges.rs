@@ -40,7 +40,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let client = App::new().files("/", StaticFiles::folder(folder.path())).test();
     let serve = |length: usize| {
         let path = format!("/{length}.bin");
-        // The tag of a file that was just written is weak: it is waited for until it is not.
+        // The tag of a file that was just written is weak. Asks again until it is strong.
         loop {
             let answer = ask(&client, Method::GET, path.as_bytes(), &[], b"");
             let etag = answer.header("etag").expect("files have tags").to_owned();
@@ -55,16 +55,16 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     Fixture { client, files, _folder: folder }
 });
 
-/// What the model says of a `Range`.
+/// What a `Range` selects, according to the model.
 enum Model {
-    /// The field means nothing.
+    /// The field has no effect.
     Ignored,
     Unsatisfiable,
-    /// Of each byte, whether it is asked for.
+    /// For each byte, whether it is requested.
     Bytes(Vec<bool>),
 }
 
-/// `ranges-specifier` of RFC 9110, 14.1.1, with its bytes counted one by one.
+/// Evaluates a `ranges-specifier` (RFC 9110, 14.1.1) byte by byte.
 fn model(value: &[u8], length: usize) -> Model {
     let Some(set) = std::str::from_utf8(value).ok().and_then(|value| {
         let (unit, set) = value.split_once('=')?;
@@ -73,7 +73,7 @@ fn model(value: &[u8], length: usize) -> Model {
         return Model::Ignored;
     };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // No content is as long as the longest of numbers.
+    // A number that is too large becomes the maximum. No content is that long.
     let number = |text: &str| text.parse::<usize>().unwrap_or(usize::MAX);
     let specs: Vec<&str> = set
         .split(',')
@@ -99,14 +99,14 @@ fn model(value: &[u8], length: usize) -> Model {
             _ => return Model::Ignored,
         }
     }
-    // As many as the framework documents.
+    // The framework documents this maximum.
     if specs.is_empty() || specs.len() > 32 {
         return Model::Ignored;
     }
     if !bytes.contains(&true) { Model::Unsatisfiable } else { Model::Bytes(bytes) }
 }
 
-/// `bytes first-last/length`.
+/// Parses `bytes first-last/length`, and checks that it lies within the file.
 fn content_range(value: &str, file: &Served) -> (usize, usize) {
     let (range, length) = value
         .strip_prefix("bytes ")
@@ -120,7 +120,7 @@ fn content_range(value: &str, file: &Served) -> (usize, usize) {
     (first, last)
 }
 
-/// The ranges of a `206`, each compared with the file.
+/// Returns the ranges of a `206`. Compares each with the file.
 fn ranges(answer: &Answer, file: &Served) -> Vec<(usize, usize)> {
     if let Some(value) = answer.header("content-range") {
         let (first, last) = content_range(value, file);
@@ -156,7 +156,8 @@ fn is_whole(answer: &Answer, file: &Served) -> bool {
     answer.status == 200 && answer.content == file.content
 }
 
-/// A well-formed `Range` of some bytes, so that ranges overlap, touch and contain each other often.
+/// Makes a well-formed `Range` from the input. Its ranges often overlap, touch or contain each
+/// other.
 fn made(input: &[u8], length: usize) -> String {
     let specs = input.chunks(2).take(12).map(|pair| {
         let (first, more) =
@@ -171,7 +172,7 @@ fn made(input: &[u8], length: usize) -> String {
     format!("bytes={}", specs.collect::<Vec<_>>().join(","))
 }
 
-/// What a `Range` alone gets.
+/// Checks the answer to a `Range` without conditions.
 fn check_range(file: &Served, range: &[u8]) {
     let client = &FIXTURE.client;
     let answer = ask(client, Method::GET, file.path.as_bytes(), &[("range", range)], b"");
@@ -200,7 +201,8 @@ fn check_range(file: &Served, range: &[u8]) {
     assert_eq!(head.header("content-length"), Some(&*file.content.len().to_string()));
 }
 
-/// Lines of the input as values of fields; `E` stands for the tag of the file and `D` for its date.
+/// Returns a line of the input as the value of a field. `E` stands for the tag of the file and `D`
+/// for its date.
 fn value(line: &[u8], file: &Served) -> Vec<u8> {
     line.iter()
         .flat_map(|byte| match byte {
@@ -254,7 +256,8 @@ fuzz_target!(|input: &[u8]| {
                 let date = std::str::from_utf8(value)
                     .ok()
                     .and_then(|text| httpdate::parse_http_date(text).ok());
-                // The date counts once its second is over: nothing was written in it since.
+                // The date counts once its second is over, because no later write can have the same
+                // date.
                 value == file.etag.as_bytes()
                     || date.is_some_and(|date| httpdate::fmt_http_date(date) == file.date)
             };
@@ -271,7 +274,7 @@ fuzz_target!(|input: &[u8]| {
         }
         status => panic!("{status}"),
     }
-    // What matches for sure has one answer.
+    // If the conditions match for sure, only one answer is right.
     if given("if-match").is_none() && given("if-unmodified-since").is_none() {
         match given("if-none-match") {
             Some(value) if value == file.etag.as_bytes() || value == b"*" => {

@@ -6,7 +6,7 @@ use filoplume::Method;
 use filoplume::testing::TestClient;
 use filoplume_http1::{Limits, PeerClosed, ResponseEvent, ResponseReader};
 
-/// An answer, taken apart.
+/// A parsed answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -16,7 +16,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The value of a header that is there once at most.
+    /// Returns the value of a header. Checks that it is there once at most.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(of, _)| of == name);
         let value = values.next().map(|(_, value)| value.as_str());
@@ -25,9 +25,9 @@ impl Answer {
     }
 }
 
-/// Takes all answers apart that a connection got. `methods` are those of its requests. What is
-/// refused before its method is known to the service is answered as a `GET`, or as the `HEAD` that
-/// it began as.
+/// Parses all answers that a connection got. `methods` are the methods of its requests. A request
+/// that is refused before the service knows its method is answered as a `GET`, or as a `HEAD` if it
+/// began as one.
 pub fn answers(bytes: &[u8], methods: &[Method]) -> Vec<Answer> {
     let as_head = || [methods, &[Method::HEAD]].concat();
     let found = try_answers(bytes, methods)
@@ -68,19 +68,19 @@ fn try_answers(bytes: &[u8], methods: &[Method]) -> Result<Vec<Answer>, String> 
     if unread.is_empty() { Ok(found) } else { Err("something follows the last answer".to_owned()) }
 }
 
-/// What is sent in a head is text.
+/// Converts the bytes of a head, which are always UTF-8.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("heads are UTF-8")
 }
 
-/// Whether an answer says that the server has made a mistake: that is one. Methods and versions
-/// that are not known are not.
+/// Returns whether an answer says that the server has made a mistake, which no request may cause.
+/// `501` and `505` are for methods and versions that are not known, and are no mistakes.
 pub fn is_fault(answer: &Answer) -> bool {
     answer.status >= 500 && ![501, 505].contains(&answer.status)
 }
 
-/// Sends one request: its method and target, the lines of its head and its content. There is one
-/// answer, whatever was in it, and never one that blames the server.
+/// Sends one request with this method, target, content, and lines in its head. Checks that there is
+/// one answer, whatever the request contains, and that the answer does not blame the server.
 pub fn ask(
     client: &TestClient,
     method: Method,
@@ -110,17 +110,17 @@ pub fn ask(
     answer
 }
 
-/// Whether something can stand in the first line of a request without ending its target.
+/// Returns whether these bytes can stand in the first line of a request without ending its target.
 pub fn is_target(target: &[u8]) -> bool {
     target.iter().all(|&byte| byte > b' ' && byte != 0x7F)
 }
 
-/// Whether something can be sent as the value of a header.
+/// Returns whether these bytes can be sent as the value of a header.
 pub fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7F))
 }
 
-/// Where a handler leaves what it got, for the one who asked.
+/// The place where a handler puts what it received, for the caller that sent the request.
 #[derive(Debug)]
 pub struct Seen<T>(Arc<Mutex<Option<T>>>);
 
@@ -137,12 +137,12 @@ impl<T> Default for Seen<T> {
 }
 
 impl<T> Seen<T> {
-    /// Leaves a value.
+    /// Puts a value.
     pub fn put(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 
-    /// Takes what was left. `None`: the handler was not called.
+    /// Takes the value. Returns `None` if the handler was not called.
     pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -20,11 +20,11 @@ use rustls::{
     SignatureScheme,
 };
 
-/// What a connection may hold that is not read: the records of an incomplete handshake message, one
-/// record, and the content of one read of the socket.
+/// The maximum number of bytes that a connection may hold unread: the records of an incomplete
+/// handshake message, one record, and the content of one read of the socket.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 
-/// Accepts any certificate: it is the server that is tested.
+/// Accepts any certificate, because the server is tested and not the client.
 #[derive(Debug)]
 struct Trusting;
 
@@ -115,7 +115,7 @@ impl Line {
         }
     }
 
-    /// Sends bytes as they are, in pieces of at most `cut` bytes, and has the server take each.
+    /// Sends bytes as they are, in pieces of at most `cut` bytes, and lets the server read each.
     fn send(&mut self, bytes: &[u8], cut: usize) {
         for piece in bytes.chunks(cut.max(1)) {
             if self.has_failed || self.has_ended {
@@ -126,7 +126,7 @@ impl Line {
         }
     }
 
-    /// The server takes what has arrived.
+    /// Lets the server read what has arrived.
     fn take_turn(&mut self) {
         if !self.is_secure {
             match self.server.shake_hands() {
@@ -149,7 +149,7 @@ impl Line {
         assert!(self.server.held_bytes() <= HELD_BYTES_MAX, "{}", self.server.held_bytes());
     }
 
-    /// What the server has sent.
+    /// Returns what the server has sent.
     fn sent(&mut self) -> Vec<u8> {
         let mut sent = Vec::new();
         match self.wire.read_to_end(&mut sent) {
@@ -159,7 +159,7 @@ impl Line {
         sent
     }
 
-    /// A line whose handshake is complete, and its client.
+    /// Returns a line whose handshake is complete, and its client.
     fn secured(config: &Arc<ClientConfig>, cut: usize) -> (Self, ClientConnection) {
         let name = ServerName::try_from("localhost").expect("it is a name");
         let mut client = ClientConnection::new(Arc::clone(config), name).expect("it is right");
@@ -195,15 +195,15 @@ fn receive(client: &mut ClientConnection, mut bytes: &[u8]) -> Vec<u8> {
     content
 }
 
-/// Sends a stream to a server from its first byte on.
+/// Sends bytes as the beginning of a connection. The server must not read them as content.
 fn opening(bytes: &[u8], cut: usize) {
     let mut line = Line::new();
     line.send(bytes, cut);
     assert!(!line.is_secure && line.content.is_empty(), "nobody has the keys");
 }
 
-/// A client that does everything right, and content in both directions. With `changes`, someone on
-/// the way replaces bytes of what it sends after the handshake.
+/// A correct client exchanges content with the server in both directions. With `changes`, an
+/// attacker on the way replaces bytes that the client sends after the handshake.
 fn conversation(config: &Arc<ClientConfig>, content: &[u8], cut: usize, changes: &[[u8; 3]]) {
     let (mut line, mut client) = Line::secured(config, cut);
     let mut expected = Vec::new();
@@ -229,7 +229,7 @@ fn conversation(config: &Arc<ClientConfig>, content: &[u8], cut: usize, changes:
     }
     assert!(line.has_ended && line.content == expected, "{} bytes", line.content.len());
 
-    // The client's direction has ended. The server's goes on.
+    // The client's direction has ended. The server can still send.
     let mut left = expected.as_slice();
     let mut answer = Vec::new();
     while !left.is_empty() {
@@ -252,7 +252,7 @@ impl SupportsKeyUpdate for Arc<ClientConfig> {
     }
 }
 
-/// Seals records of a client as no library would.
+/// Encrypts records of a client that no library would send.
 struct Sealer {
     key: LessSafeKey,
     iv: [u8; 12],
@@ -288,7 +288,8 @@ impl Sealer {
     }
 }
 
-/// A client with keys that sends any records: each has a kind and a length in the input.
+/// A client that has the keys sends arbitrary records. The input has the kind and the length of
+/// each, and how often it is repeated.
 fn sealed_records(input: &[u8], cut: usize) {
     let (mut line, client) = Line::secured(&TLS_1_3, usize::MAX);
     let mut sealer = Sealer::new(client);

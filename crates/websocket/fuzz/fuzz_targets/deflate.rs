@@ -1,4 +1,5 @@
-//! What was compressed is inflated to the same, with all parameters; offers never cause a panic.
+//! Compressed messages are inflated to the original, with all parameters. Offers never cause a
+//! panic.
 
 #![no_main]
 
