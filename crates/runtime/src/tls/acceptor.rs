@@ -139,8 +139,8 @@ impl Acceptor {
         }
     }
 
-    /// Returns a warning of a certificate that nobody has renewed, once a day. The clients that
-    /// refuse it tell the server nothing.
+    /// Returns a warning of a certificate that nobody has renewed, once a day. Clients that refuse
+    /// the certificate send no request that could be logged.
     fn overdue_warning(&self, checked: &mut Checked, now: SystemTime) -> Option<&'static str> {
         if checked.at.saturating_duration_since(checked.warned_at) < WARNING_INTERVAL {
             return None;
