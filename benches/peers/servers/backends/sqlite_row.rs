@@ -19,8 +19,9 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 
 static READERS: LazyPool<SqliteConnectionManager> = LazyLock::new(|| pool::kept(open(CONNECTIONS)));
 
-/// SQLite has one writer at a time. Handlers that wait for one connection are woken as soon as it
-/// is free. Writers with a connection each would poll for the lock, with longer and longer sleeps.
+/// SQLite has one writer at a time, so all writers share one connection: a handler that waits for
+/// it is woken as soon as it is free. With a connection each, SQLite would let them sleep between
+/// attempts to get its lock, for up to 100 ms.
 static WRITER: LazyPool<SqliteConnectionManager> = LazyLock::new(|| pool::kept(open(1)));
 
 pub fn read(key: u32) -> Result<String, Error> {

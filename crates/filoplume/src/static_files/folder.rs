@@ -287,7 +287,7 @@ mod tests {
     /// Creates a root with links of all kinds, and a secret outside of it.
     fn root() -> (tempfile::TempDir, Folder) {
         let outside = tempfile::tempdir().unwrap();
-        let root = outside.path().join("root");
+        let root = outside.path().join("site");
         fs::create_dir_all(root.join("real")).unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();
         fs::write(root.join("real/a"), "a").unwrap();
@@ -296,7 +296,7 @@ mod tests {
         symlink("../secret", root.join("out")).unwrap();
         symlink(outside.path().join("secret"), root.join("absolutely-out")).unwrap();
         symlink("..", root.join("up")).unwrap();
-        symlink("../root/real/a", root.join("out-and-in")).unwrap();
+        symlink("../site/real/a", root.join("out-and-in")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
         let folder = Folder::open(&root, Symlinks::Inside).unwrap();
         (outside, folder)
