@@ -29,6 +29,7 @@ struct Counted {
 struct Counts {
     running: AtomicUsize,
     most: AtomicUsize,
+    ended: AtomicUsize,
     /// Whether calls have changed: those that computed before wait or end, and quick ones compute.
     is_changed: AtomicBool,
 }
@@ -205,8 +206,9 @@ fn a_route_that_begins_to_wait_has_threads_for_all_and_one_that_computes_again_h
 fn few_handlers_compute_at_a_time_with_contents_that_arrive_meanwhile() {
     const CONTENT: usize = 4_000_000;
     const PIECE: usize = CONTENT / 20;
-    /// More than the loops read before they call a handler, and less than the handler reads first.
-    const FIRST: usize = PIECE / 2;
+    /// More than the loops read before they call a handler. A handler is found to compute when it
+    /// has done so twice.
+    const FIRST: usize = PIECE * 5 / 2;
     let _alone = one_at_a_time();
     let counts = Arc::new(Counts::default());
     let of_calls = Arc::clone(&counts);
@@ -214,6 +216,7 @@ fn few_handlers_compute_at_a_time_with_contents_that_arrive_meanwhile() {
         let mut piece = vec![0; PIECE];
         while request.body_mut().read_exact(&mut piece).is_ok() {
             of_calls.runs(|| compute(MS * 2));
+            of_calls.ended.fetch_add(1, Ordering::SeqCst);
         }
         site(request)
     });
@@ -223,7 +226,10 @@ fn few_handlers_compute_at_a_time_with_contents_that_arrive_meanwhile() {
         .map(|_| {
             let mut client = server.client();
             client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {CONTENT}\r\n\r\n"));
-            client.send([0; FIRST]);
+            // One after the other: a thread that is preempted computes for less than it seems to.
+            let ended = counts.ended.load(Ordering::SeqCst) + 2;
+            client.send(vec![0; FIRST]);
+            eventually("it has computed", || counts.ended.load(Ordering::SeqCst) >= ended);
             client
         })
         .collect();

@@ -1,5 +1,5 @@
-//! Turns on the processors for code that reads contents as they arrive, fills response bodies, or
-//! owns an upgraded connection.
+//! Turns on the processors for code that computes on contents as they arrive, fills response
+//! bodies, or owns an upgraded connection.
 //!
 //! Such code has a thread, and may compute as it likes. With hundreds of these threads ready to
 //! run, each request of the server stands in line for a processor. So a few of them have a turn at

@@ -1,5 +1,6 @@
 //! The content of a request: in memory, or read from the connection as it arrives.
 
+mod handler_time;
 mod reader;
 mod save;
 #[cfg(feature = "spool")]

@@ -11,6 +11,7 @@ use filoplume_http1::{ContentDecoder, ParseError};
 use parking_lot::Mutex;
 
 use super::ContentError;
+use super::handler_time::HandlerTime;
 use crate::budget::account::Charge;
 use crate::budget::descriptors::HeldDescriptor;
 use crate::budget::streams::OpenStream;
@@ -45,11 +46,12 @@ pub(crate) struct ContentStream {
     /// The share of the prefix in the memory budget.
     prefix_charge: Charge,
     open: OpenStream,
-    /// The turn of the handler's thread on the processors, from its first read on. A handler may
-    /// compute on a content for any time, and nothing bounds how many contents arrive at once.
-    /// Their threads delay nobody while they wait for their peers, but would if all of them
-    /// computed.
+    /// The turn of the handler's thread on the processors, once the handler was found to compute.
+    /// A handler may compute on a content for any time, and nothing bounds how many contents arrive
+    /// at once. Their threads delay nobody while they wait for their peers, but would if all of
+    /// them computed. Other handlers have no turn, so they do not wait for one.
     turn: Option<Turn>,
+    handler_time: HandlerTime,
     /// Bytes that were read and not yet decoded.
     unread: Vec<u8>,
     decoder: Option<ContentDecoder>,
@@ -153,6 +155,7 @@ impl ContentStream {
             prefix_charge,
             open,
             turn: None,
+            handler_time: HandlerTime::new(),
             unread,
             decoder: Some(decoder),
             bytes_left: u64::MAX,
@@ -284,26 +287,25 @@ impl ContentStream {
         self.receive_by(|transport| transport.read(buffer))
     }
 
-    /// Waits for more bytes of the peer, and then for a turn to handle them.
+    /// Waits for more bytes of the peer, and then for the next turn if the thread needs one.
     fn receive_by(
         &mut self,
         receive: impl FnMut(&mut Transport) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let Some(mut turn) = self.turn.take() else {
-            let received = self.wait_for_peer(receive);
-            self.turn = self.open.wait_for_turn();
-            return received;
-        };
+        let Some(mut turn) = self.turn.take() else { return self.wait_for_peer(receive) };
         let received = turn.suspend(|| self.wait_for_peer(receive));
         self.turn = Some(turn);
         received
     }
 
-    /// Makes sure that the thread has a turn to handle what has already arrived.
-    fn go_on(&mut self) {
+    /// Called before a read. A handler that was found to compute needs a turn from now on.
+    fn take_turns(&mut self) {
         match &mut self.turn {
-            Some(turn) => turn.pass_on(),
-            None => self.turn = self.open.wait_for_turn(),
+            // A read that waits for the peer gives the turn back.
+            Some(turn) if !self.prefix.is_empty() || !self.unread.is_empty() => turn.pass_on(),
+            Some(_) => {}
+            None if self.handler_time.end() => self.turn = self.open.wait_for_turn(),
+            None => {}
         }
     }
 
@@ -403,9 +405,7 @@ impl Read for ContentStream {
         if self.failed {
             return Err(io::Error::other("an earlier read of the content failed"));
         }
-        if !self.prefix.is_empty() || !self.unread.is_empty() {
-            self.go_on();
-        }
+        self.take_turns();
         let result = if !self.prefix.is_empty() {
             let read = self.prefix.as_slice().read(buffer)?;
             self.prefix.advance(read);
@@ -419,6 +419,9 @@ impl Read for ContentStream {
         };
         let result = result.and_then(|read| self.count(read));
         self.failed = result.is_err();
+        if self.turn.is_none() {
+            self.handler_time.begin();
+        }
         result
     }
 }
