@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn links_may_lead_anywhere_if_allowed() {
         let (outside, _) = root();
-        let folder = Folder::open(&outside.path().join("root"), Symlinks::Anywhere).unwrap();
+        let folder = Folder::open(&outside.path().join("site"), Symlinks::Anywhere).unwrap();
         for path in ["real/a", "out", "absolutely-out", "up/secret"] {
             assert!(folder.open_within(path).is_ok(), "{path}");
         }
@@ -348,9 +348,9 @@ mod tests {
     #[test]
     fn the_opened_root_stays_in_use_when_it_is_replaced() {
         let (outside, folder) = root();
-        fs::rename(outside.path().join("root"), outside.path().join("moved")).unwrap();
-        fs::create_dir_all(outside.path().join("root/real")).unwrap();
-        fs::write(outside.path().join("root/real/b"), "b").unwrap();
+        fs::rename(outside.path().join("site"), outside.path().join("moved")).unwrap();
+        fs::create_dir_all(outside.path().join("site/real")).unwrap();
+        fs::write(outside.path().join("site/real/b"), "b").unwrap();
         assert!(folder.open_anywhere("real/a").is_ok());
         assert!(folder.open_within("real/b").is_err());
     }
