@@ -35,6 +35,10 @@ find_wstest() {
     echo "$found"
 }
 
+autobahn_build() {
+    cargo build --locked --release --package websocket_echo
+}
+
 autobahn() {
     local wstest
     if wstest=$(find_wstest); then

@@ -53,11 +53,7 @@ compiles_for() {
 # uses Unix sockets and reads CPU times, so it does not support Windows.
 portability() {
     local what="compiling for other systems" features gust_features
-    if ! has rustup; then
-        absent "$what" "no rustup"
-        return
-    fi
-    if ! timeout 180 rustup target add $unixes $windows >"$logs/targets.log" 2>&1; then
+    if ! has_targets $unixes $windows; then
         absent "$what" "their standard libraries are not installed and could not be fetched"
         return
     fi
@@ -75,25 +71,39 @@ portability() {
         compiles_for "$windows" "${libraries[@]}" --features "$features"
 }
 
-oldest_rust() {
-    local version=1.85.0
-    if ! has rustup; then
-        absent "oldest Rust" "no rustup"
+# The oldest Rust that compiles the workspace: `rust-version` in `Cargo.toml`.
+oldest=1.85.0
+export oldest
+
+# oldest_cargo COMMAND...
+oldest_cargo() {
+    local -x CARGO_TARGET_DIR=$target/oldest
+    rustup run "$oldest" cargo "$@"
+}
+
+# The fault tests take longer than all others, and do not depend on the compiler.
+oldest_tests() {
+    oldest_cargo test -p filoplume-http1 -p filoplume-websocket -p filoplume-runtime --lib --tests \
+        --locked "$@" -- --skip faults::exchanges
+}
+
+has_oldest() {
+    has rustup && rustup run "$oldest" rustc --version >/dev/null 2>&1
+}
+
+oldest_builds() {
+    if ! has_oldest; then
+        absent "oldest Rust" "$oldest is not installed and could not be fetched"
         return
     fi
-    if ! rustup run "$version" rustc --version >/dev/null 2>&1 \
-        && ! timeout 120 rustup toolchain install "$version" --profile minimal --no-self-update \
-            >"$logs/oldest.log" 2>&1; then
-        absent "oldest Rust" "$version is not installed and could not be fetched"
-        return
-    fi
-    step 600 "Rust $version compiles it" \
-        rustup run "$version" cargo check --workspace --locked --target-dir "$target/oldest"
-    # The fault tests take longer than all others, and do not depend on the compiler.
-    step 600 "Rust $version runs the tests of http1, websocket and runtime" \
-        rustup run "$version" cargo test -p filoplume-http1 -p filoplume-websocket \
-        -p filoplume-runtime --lib --tests --locked --target-dir "$target/oldest" \
-        -- --skip faults::exchanges
+    step 600 "Rust $oldest compiles it" oldest_cargo check --workspace --locked
+    step 600 "Rust $oldest builds the tests of http1, websocket and runtime" \
+        oldest_tests --no-run
+}
+
+oldest_runs() {
+    ! has_oldest || step 600 "Rust $oldest runs the tests of http1, websocket and runtime" \
+        oldest_tests
 }
 
 # Checks each package that has features without any, and with each alone. A warning is a failure.

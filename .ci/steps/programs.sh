@@ -66,6 +66,33 @@ clients() {
     done
 }
 
+# Installs what rustup has for the steps. This comes first, because two rustups at once would get in
+# each other's way. A step that misses something says so.
+toolchains() {
+    has rustup || return 0
+    local sysroot
+    timeout 300 rustup target add $unixes $windows "$libc" >"$logs/targets.log" 2>&1 || true
+    rustup run "$oldest" rustc --version >/dev/null 2>&1 \
+        || timeout 120 rustup toolchain install "$oldest" --profile minimal --no-self-update \
+            >"$logs/oldest.log" 2>&1 || true
+    has_nightly && ! has_rust_source || return 0
+    timeout 180 rustup component add rust-src --toolchain nightly >"$logs/rust-src.log" 2>&1 || true
+}
+
+# has_targets SYSTEM...: whether the standard library is there for all of them.
+has_targets() {
+    local system folder
+    folder=$(rustc --print sysroot)/lib/rustlib
+    for system in "$@"; do
+        [ -d "$folder/$system/lib" ] || return 1
+    done
+}
+
+# Whether the source of the standard library is there for nightly.
+has_rust_source() {
+    [ -d "$(rustup run nightly rustc --print sysroot)/lib/rustlib/src/rust/library" ]
+}
+
 # Installs the Python package by which a test decodes exported spans, below the target folder.
 # Without it, the test is skipped.
 otlp_python() {

@@ -12,29 +12,33 @@ models() {
 }
 
 # Runs the engine's own tests with ThreadSanitizer. The models check the algorithms, and this checks
-# the real code.
-thread_sanitizer() {
-    local host sysroot
+# the real code. `Cargo.lock` does not include the dependencies of the standard library, so there is
+# no `--locked`. The fault tests repeat the same code many times, which would take minutes here.
+sanitized_tests() {
+    RUSTFLAGS=-Zsanitizer=thread rustup run nightly \
+        cargo test -Zbuild-std --target x86_64-unknown-linux-gnu --target-dir "$target/tsan" \
+        -p filoplume-runtime --lib --tests --no-fail-fast "$@" -- --skip faults::exchanges
+}
+
+# Whether ThreadSanitizer can run here.
+has_thread_sanitizer() {
+    has_nightly && has_rust_source \
+        && rustc -vV | grep -q '^host: x86_64-unknown-linux-gnu$'
+}
+
+thread_sanitizer_builds() {
     if ! has_nightly; then
         skip "ThreadSanitizer" "no nightly toolchain"
-        return
-    fi
-    host=$(rustup run nightly rustc -vV | sed -n 's/^host: //p')
-    sysroot=$(rustup run nightly rustc --print sysroot)
-    if [ "$host" != x86_64-unknown-linux-gnu ]; then
-        skip "ThreadSanitizer" "only run on x86-64 Linux"
-        return
-    fi
-    if [ ! -d "$sysroot/lib/rustlib/src/rust/library" ] \
-        && ! timeout 180 rustup component add rust-src --toolchain nightly \
-            >"$logs/rust-src.log" 2>&1; then
+    elif ! has_rust_source; then
         absent "ThreadSanitizer" \
             "the standard library's source is not installed and could not be fetched"
-        return
+    elif ! has_thread_sanitizer; then
+        skip "ThreadSanitizer" "only run on x86-64 Linux"
+    else
+        step 900 "tests for ThreadSanitizer build" sanitized_tests --no-run
     fi
-    # `Cargo.lock` does not include the dependencies of the standard library, so there is no
-    # `--locked`. The fault tests repeat the same code many times, which would take minutes here.
-    step 900 "ThreadSanitizer" env RUSTFLAGS=-Zsanitizer=thread rustup run nightly \
-        cargo test -Zbuild-std --target "$host" --target-dir "$target/tsan" \
-        -p filoplume-runtime --lib --tests --no-fail-fast -- --skip faults::exchanges
+}
+
+thread_sanitizer_runs() {
+    ! has_thread_sanitizer || step 900 "ThreadSanitizer" sanitized_tests
 }

@@ -7,6 +7,8 @@ steps=0
 summary=()
 failures=()
 skips=()
+# The lane that this shell runs, or nothing.
+lane=""
 
 note() {
     summary+=("$1")
@@ -52,12 +54,14 @@ failures_in() {
 }
 
 # step SECONDS NAME COMMAND...: runs a command with a time limit, reports how long it took, and
-# counts the tests in its output.
+# counts the tests in its output. A step of a lane has to wait for the processors, so its limit is
+# five times as long.
 step() {
     local limit=$1 name=$2 started=$SECONDS status ok=0 bad=0 line
     shift 2
     steps=$((steps + 1))
-    local log=$logs/$steps.log
+    local log=$logs/$lane$steps.log
+    [ -z "$lane" ] || limit=$((limit * 5))
     printf '\n== %s\n' "$name"
     # A separate shell, because `timeout` runs programs and not functions, and because `set -e` has
     # no effect in a command before `||`.
@@ -87,4 +91,43 @@ step() {
         *) verdict="FAILED ($status)" ;;
     esac
     note "$verdict: $name, $((SECONDS - started)) s"
+}
+
+# beside LANE COMMAND...: runs steps beside those that follow, until `join LANE`. They use only
+# processors that nothing else needs, so they disturb no test. What they print, `join` prints.
+beside() {
+    local name=$1
+    shift
+    (
+        lane=$name
+        passed=0 failed=0 summary=() failures=() skips=()
+        chrt --idle --pid 0 "$BASHPID" 2>/dev/null || renice -n 19 "$BASHPID"
+        "$@"
+        results >"$logs/$name.results"
+    ) >"$logs/$name.log" 2>&1 </dev/null &
+    printf -v "lane_$name" %s "$!"
+}
+
+# Prints commands that add the results of this lane to those of the shell that runs them.
+results() {
+    local array
+    echo "passed=\$((passed + $passed)) failed=\$((failed + $failed))"
+    for array in summary failures skips; do
+        # Before Bash 4.4, an empty array counts as unset.
+        eval "[ \${#$array[@]} -eq 0 ] || printf '$array+=(%q)\n' \"\${$array[@]}\""
+    done
+}
+
+# join LANE: waits for the steps of a lane, and counts them.
+join() {
+    local process=lane_$1 status=0
+    wait "${!process}" || status=$?
+    cat "$logs/$1.log"
+    if [ "$status" -ne 0 ]; then
+        failed=$((failed + 1))
+        note "FAILED ($status): the steps of the lane $1 ended early"
+        return
+    fi
+    # shellcheck source=/dev/null
+    source "$logs/$1.results"
 }
