@@ -2,7 +2,7 @@
 
 use filoplume_runtime::Response;
 
-use super::hints;
+use super::hints::{self, RouteLine};
 use crate::core::error::Error;
 use crate::core::route::CompiledRoute;
 use crate::core::snapshot::Snapshot;
@@ -17,13 +17,6 @@ pub(super) struct Findings<'a> {
     pub(super) hint: Option<String>,
     /// The routes of the app, if none matched.
     pub(super) routes: Vec<RouteLine<'a>>,
-}
-
-/// A route in the list.
-pub(super) struct RouteLine<'a> {
-    pub(super) methods: &'a str,
-    pub(super) pattern: &'a str,
-    pub(super) is_similar: bool,
 }
 
 /// The maximum number of routes in the list.

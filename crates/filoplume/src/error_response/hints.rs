@@ -4,12 +4,18 @@ use std::io;
 
 use filoplume_runtime::{Response, StatusCode};
 
-use super::development::RouteLine;
 use crate::core::engine_refusal::EngineRefusal;
 use crate::core::error::Error;
 use crate::core::panics::Panicked;
 use crate::core::route::CompiledRoute;
 use crate::extract::ExtensionRejection;
+
+/// A route of the app that is listed because none matched.
+pub(super) struct RouteLine<'a> {
+    pub(super) methods: &'a str,
+    pub(super) pattern: &'a str,
+    pub(super) is_similar: bool,
+}
 
 /// Returns a hint, if there is one for this error.
 pub(super) fn hint(

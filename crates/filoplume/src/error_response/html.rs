@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::Report;
-use super::development::{Findings, RouteLine};
+use super::development::Findings;
+use super::hints::RouteLine;
 
 /// The page follows the reader's light or dark theme. A strict `Content-Security-Policy` of the app
 /// disables the style; the page is readable without it.

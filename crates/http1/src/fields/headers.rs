@@ -1,6 +1,5 @@
 //! The public map of fields.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::fields::hex::hex_digits;
 use crate::fields::invalid::{InvalidHeader, validate};
 use crate::fields::parts::HeadParts;
+use crate::fields::secret::{self, redacted};
 use crate::fields::span::Span;
 use crate::fields::static_field::{StaticField, is_encoder_field};
 use crate::fields::storage::{Field, Storage};
@@ -38,10 +38,6 @@ pub struct Headers {
     first: Option<&'static StaticField>,
     storage: Option<Box<Storage>>,
 }
-
-/// A field whose name contains one of these may hold a credential.
-const SECRETS: [&str; 9] =
-    ["auth", "cookie", "token", "secret", "password", "key", "session", "credential", "signature"];
 
 impl Headers {
     /// Returns an empty map. This does not allocate.
@@ -96,10 +92,7 @@ impl Headers {
     /// # Ok::<(), filoplume_http1::InvalidHeader>(())
     /// ```
     pub fn is_secret(name: &str) -> bool {
-        let name = name.as_bytes();
-        SECRETS.iter().any(|secret| {
-            name.windows(secret.len()).any(|window| window.eq_ignore_ascii_case(secret.as_bytes()))
-        })
+        secret::is_secret(name)
     }
 
     /// Returns whether a name occurs.
@@ -366,14 +359,6 @@ impl Clone for Headers {
         copy.is_wire_format = storage.is_wire_format;
         Self { first: self.first, storage: Some(copy) }
     }
-}
-
-/// Returns the value for a log: secret values are hidden.
-pub(crate) fn redacted<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
-    if Headers::is_secret(name) {
-        return format!("(hidden, {} bytes)", value.len()).into();
-    }
-    String::from_utf8_lossy(value)
 }
 
 /// Shows all fields. For [secret](Headers::is_secret) ones it shows only the length of the value.

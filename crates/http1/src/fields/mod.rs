@@ -8,6 +8,7 @@ mod headers;
 mod hex;
 mod invalid;
 mod parts;
+mod secret;
 mod span;
 mod static_field;
 mod storage;

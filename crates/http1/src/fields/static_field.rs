@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::headers::redacted;
+use super::secret::redacted;
 use crate::syntax::{TOKEN, VALUE};
 
 /// A field that is known and validated at compile time.

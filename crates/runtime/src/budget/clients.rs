@@ -3,13 +3,13 @@
 //! table is about as long as the list of connections.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::budget::counts::{AtLimit, shrink};
 use crate::budget::held::{Held, try_count};
 use crate::budget::networks::Networks;
 use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_have};
@@ -18,9 +18,6 @@ use crate::client_address::{client_network, is_private};
 /// An IPv6 network of 48 bits may have this many times the connections of a client, because it has
 /// many clients.
 const NETWORK_SHARE: usize = 4;
-
-/// The table keeps its memory up to this capacity.
-const CAPACITY_KEPT: usize = 1024;
 
 /// An IPv6 network of 48 bits may hold this many times what a client may: threads, descriptors and
 /// space for contents.
@@ -61,10 +58,6 @@ struct ClientHeld {
     /// Seats by route. Routes may share a count, which keeps them together.
     seats: [AtomicU32; SEAT_COUNTS],
 }
-
-/// The client already has its maximum of connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AtLimit;
 
 /// Whom a connection counts for.
 #[derive(Debug, Default)]
@@ -197,14 +190,6 @@ impl Clients {
         }
         counts.remove(&client);
         shrink(&mut counts);
-    }
-}
-
-/// Releases the memory of a table that an attack from many addresses has made large.
-pub(crate) fn shrink<K: Eq + Hash, V>(counts: &mut HashMap<K, V>) {
-    if counts.capacity() > CAPACITY_KEPT && counts.len() < counts.capacity() / 8 {
-        let wanted = counts.len() * 2;
-        counts.shrink_to(wanted);
     }
 }
 

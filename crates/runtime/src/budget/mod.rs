@@ -3,6 +3,7 @@
 
 pub(crate) mod account;
 pub(crate) mod clients;
+pub(crate) mod counts;
 pub(crate) mod descriptors;
 #[cfg(feature = "spool")]
 pub(crate) mod disk;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::budget::clients::{AtLimit, shrink};
+use crate::budget::counts::{AtLimit, shrink};
 use crate::budget::held::Held;
 
 /// The bits of an address that are its client's and not its network's. Hosting providers and

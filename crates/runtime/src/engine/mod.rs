@@ -37,7 +37,8 @@ use crossbeam_channel::TryRecvError;
 use parking_lot::Mutex;
 
 use crate::budget::account::Account;
-use crate::budget::clients::{AtLimit, ClientConnection, Clients, CountsFor};
+use crate::budget::clients::{ClientConnection, Clients, CountsFor};
+use crate::budget::counts::AtLimit;
 use crate::budget::descriptors::{self, Descriptors};
 #[cfg(feature = "tls")]
 use crate::budget::handshakes::Handshakes;

@@ -7,15 +7,15 @@
 //! is the final result of the deserialization. So types that recover from an error are accepted, as
 //! are types that the probe cannot judge.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
 };
 
 use super::sample::{SAMPLES, Sample};
+use super::verdict::{Verdict, list};
 use crate::core::captures::Capture;
 use crate::core::names::type_name_of;
 use crate::extract::value_methods::for_each_value_method;
@@ -56,55 +56,6 @@ pub(super) fn requires<T: DeserializeOwned>(fields: &[&str], field: &str) -> boo
         others.map(|name| Capture { name, skip: 0, suffix: 0, is_rest: false }).collect();
     let missing = format!("there is no capture for the field `{field}`");
     captures_mismatch::<T>(&others).is_some_and(|reason| reason.contains(&missing))
-}
-
-/// The result of one attempt.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    /// The type cannot be read from any path.
-    Mismatch(String),
-    /// A value has several parts, and cannot be read from a text.
-    Several(&'static str),
-    /// A value cannot be read from a text.
-    RefusesText,
-    /// It depends on the path.
-    Unknown,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Mismatch(reason) => f.write_str(reason),
-            Self::Several(what) => f.write_str(what),
-            Self::RefusesText | Self::Unknown => f.write_str("it depends on the path"),
-        }
-    }
-}
-
-impl std::error::Error for Verdict {}
-
-impl de::Error for Verdict {
-    fn custom<T: fmt::Display>(_: T) -> Self {
-        Self::Unknown
-    }
-
-    fn invalid_type(unexpected: de::Unexpected<'_>, _: &dyn de::Expected) -> Self {
-        if let de::Unexpected::Str(_) = unexpected { Self::RefusesText } else { Self::Unknown }
-    }
-
-    fn missing_field(field: &'static str) -> Self {
-        Self::Mismatch(format!(
-            "there is no capture for the field `{field}`: write `{{{field}}}` in the pattern, or \
-             make the field an `Option` or `#[serde(default)]`"
-        ))
-    }
-
-    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let fields = list(expected);
-        Self::Mismatch(format!(
-            "it has no field for the capture `{field}`: its fields are {fields}"
-        ))
-    }
 }
 
 /// Stands in for the deserializer of captures at start-up, when there are no values.
@@ -256,12 +207,6 @@ impl<'de> MapAccess<'de> for &mut SampleFields<'_> {
             }
         })
     }
-}
-
-/// Formats names as a list.
-fn list(names: &[&str]) -> String {
-    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
 }
 
 #[cfg(test)]
@@ -433,7 +378,7 @@ mod tests {
         impl<'de> Deserialize<'de> for Odd {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = String::deserialize(deserializer)?;
-                if text == "odd" { Ok(Self(1)) } else { Err(de::Error::custom("not odd")) }
+                if text == "odd" { Ok(Self(1)) } else { Err(serde::de::Error::custom("not odd")) }
             }
         }
         struct Forgiving;

@@ -4,6 +4,7 @@ mod captures;
 #[cfg(feature = "form")]
 mod fields;
 mod sample;
+mod verdict;
 
 pub(super) use self::captures::captures_mismatch;
 #[cfg(feature = "form")]

@@ -3,7 +3,7 @@
 use serde::de::value::StrDeserializer;
 use serde::de::{Deserializer, IntoDeserializer, Visitor};
 
-use super::captures::Verdict;
+use super::verdict::Verdict;
 
 /// Texts that are tried as the value of a capture until the field of a struct accepts one: a
 /// number, a word, and other formats that are often parsed. If a field accepts none of them, it is

@@ -6,12 +6,19 @@ use std::sync::Arc;
 
 use filoplume_runtime::Request;
 
-use super::parse::Parent;
 use crate::core::context::Context;
 use crate::core::extract::FromRequest;
 use crate::core::options::RouteOptions;
 use crate::extract::{Extension, ExtensionRejection};
 use crate::middleware::random_id::random_id;
+
+/// The values of a `traceparent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parent {
+    pub(super) trace_id: TraceId,
+    pub(super) span_id: SpanId,
+    pub(super) is_sampled: bool,
+}
 
 /// The position of a request in a trace, from [`Tracing`](super::Tracing). If a handler takes it
 /// without that middleware, the app does not start.

@@ -1,6 +1,6 @@
 //! The header fields of W3C Trace Context, level 1: `traceparent` and `tracestate`.
 
-use super::context::{SpanId, TraceId};
+use super::context::{Parent, SpanId, TraceId};
 
 /// Length of a `traceparent` of version 00.
 const PARENT_BYTES: usize = 55;
@@ -17,14 +17,6 @@ const STATE_BYTES_MAX: usize = 512;
 
 /// Members above this length are left out first, as the specification recommends.
 const LONG_MEMBER_BYTES: usize = 128;
-
-/// The values of a `traceparent`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parent {
-    pub(super) trace_id: TraceId,
-    pub(super) span_id: SpanId,
-    pub(super) is_sampled: bool,
-}
 
 /// Parses a `traceparent`: `00-<32 digits>-<16 digits>-<2 digits>`, hexadecimal and in lower case.
 /// Of a version above 00, only the beginning is read, which later versions keep.

@@ -1,6 +1,7 @@
 //! Tests of what counts for clients.
 
 use super::*;
+use crate::budget::counts::CAPACITY_KEPT;
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()

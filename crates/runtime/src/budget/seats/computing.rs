@@ -2,12 +2,13 @@
 //! time.
 
 use super::Seats;
+use super::counts::Counts;
 #[cfg(all(test, not(loom)))]
 use super::processors::Processors;
 use super::request::SeatRequest;
 use super::route::RouteQueue;
 use super::share::{Client, Free, client_may_take, route_may_take};
-use super::state::{Counts, State};
+use super::state::State;
 use crate::execution::key::ExecutionKey;
 use crate::sync::atomic::Ordering;
 

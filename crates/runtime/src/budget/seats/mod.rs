@@ -25,6 +25,7 @@ mod client_tests;
 mod computing;
 #[cfg(all(test, not(loom)))]
 mod computing_tests;
+mod counts;
 mod full;
 #[cfg(all(test, loom))]
 mod models;

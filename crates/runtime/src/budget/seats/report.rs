@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use super::counts::Counts;
 use super::full::Full;
 use super::request::SeatRequest;
 use super::route::RouteQueue;
 use super::share::seats_of;
-use super::state::{Counts, State};
+use super::state::State;
 use super::{HOLDERS_MAX, Seats};
 use crate::execution::key::ExecutionKey;
 use crate::sorted::insert_sorted;

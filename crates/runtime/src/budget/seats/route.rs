@@ -2,7 +2,7 @@
 
 use super::SeatRequest;
 use super::backlog::Backlog;
-use super::state::Counts;
+use super::counts::Counts;
 use crate::budget::clients::ClientId;
 use crate::budget::fair_queue::FairQueue;
 use crate::execution::key::ExecutionKey;

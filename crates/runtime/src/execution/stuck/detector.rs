@@ -13,7 +13,6 @@ use super::linux::look;
 #[cfg(not(target_os = "linux"))]
 use super::other::look;
 use super::report::Stuck;
-use super::running::name_of;
 use super::slot::{Seen, ThreadSlot};
 use super::wait::Wait;
 use super::{CallId, Calls, Caught, Ended, LostState, Turn};
@@ -38,6 +37,11 @@ pub(crate) trait Reporter: Send + Sync + 'static {
 
     /// Reports a call to the program.
     fn tell(&self, stuck: &Stuck);
+}
+
+/// Returns the name of a route. Services name their routes, and their code may panic.
+pub(super) fn name_of(reporter: &dyn Reporter, route: RouteId) -> Option<String> {
+    catch_unwind(AssertUnwindSafe(|| reporter.name_of(route))).ok().flatten()
 }
 
 /// Returns what a thread waits for, and its possible frames.

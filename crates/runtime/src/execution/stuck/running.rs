@@ -5,12 +5,11 @@
 //! afterwards.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::detector::Reporter;
+use super::detector::{Reporter, name_of};
 use super::history::nanos;
 #[cfg(target_os = "linux")]
 use super::linux::glance;
@@ -242,11 +241,6 @@ impl LostState {
             Self::Returned => None,
         }
     }
-}
-
-/// Returns the name of a route. Services name their routes, and their code may panic.
-pub(super) fn name_of(reporter: &dyn Reporter, route: RouteId) -> Option<String> {
-    catch_unwind(AssertUnwindSafe(|| reporter.name_of(route))).ok().flatten()
 }
 
 #[cfg(all(test, not(loom)))]
