@@ -19,6 +19,7 @@ static FIXED_ADDRESS: Mutex<()> = Mutex::new(());
 #[test]
 fn each_example_is_started_by_a_test() {
     let tests: String = files_in("tests")
+        .chain(files_in("tests/it"))
         .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
         .map(|path| fs::read_to_string(path).unwrap())
         .collect();

@@ -120,7 +120,7 @@ fn the_guide_makes_a_token_with_openssl() {
     if !installed("openssl") {
         return skip::without("openssl");
     }
-    let guide = include_str!("../../docs/guide/observing.md");
+    let guide = include_str!("../../../docs/guide/observing.md");
     let (_, lines) = guide.split_once("```sh\nhmac() {").expect("the guide has the lines");
     let (lines, _) = lines.split_once("```").unwrap();
     let output = Command::new("sh")
