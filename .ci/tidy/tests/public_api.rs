@@ -9,8 +9,12 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use filoplume_tidy::{examples, public_api};
+
+/// The packages with a public surface.
+const PACKAGES: [&str; 3] = ["filoplume-http1", "filoplume-runtime", "filoplume"];
 
 #[test]
 fn public_surface_of_http1() {
@@ -33,7 +37,7 @@ const WITHOUT_EXAMPLE: [(&str, &str, &str); 0] = [];
 #[test]
 fn every_public_type_has_an_example() {
     let mut wrong = Vec::new();
-    for package in ["filoplume-http1", "filoplume-runtime", "filoplume"] {
+    for package in PACKAGES {
         let Some(json) = rustdoc_json(package) else {
             skip::without("nightly");
             return;
@@ -105,17 +109,16 @@ fn skip_format(version: u64) {
 
 /// Returns `None` if there is no nightly.
 fn rustdoc_json(package: &str) -> Option<serde_json::Value> {
-    let nightly = || {
-        let mut command = Command::new("rustup");
-        command.args(["run", "nightly", "cargo"]).current_dir(root());
-        // The settings of the outer cargo must not affect this one.
-        for name in
-            ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
-        {
-            command.env_remove(name);
-        }
-        command
-    };
+    // The tests share one call: the features of a dependency differ from package to package, so
+    // with a call for each package cargo would check some dependencies again.
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(document).as_ref()?;
+    let json = fs::read(folder.join(package.replace('-', "_") + ".json")).unwrap();
+    Some(serde_json::from_slice(&json).unwrap())
+}
+
+/// Documents the packages and returns the folder of the JSON, or `None` if there is no nightly.
+fn document() -> Option<PathBuf> {
     let is_there = nightly().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !is_there.is_ok_and(|status| status.success()) {
         return None;
@@ -123,14 +126,29 @@ fn rustdoc_json(package: &str) -> Option<serde_json::Value> {
     // A separate directory, because the outer cargo's may be locked.
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("public-api");
     let output = nightly()
-        .args(["rustdoc", "--lib", "--all-features", "--package", package, "--target-dir"])
+        .args(["doc", "--lib", "--no-deps", "--all-features"])
+        .args(PACKAGES.map(|package| format!("--package={package}")))
+        .arg("--target-dir")
         .arg(&target)
-        .args(["--", "-Zunstable-options", "--output-format", "json"])
+        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format json")
+        // Rustdoc reads only Rust, so the C libraries of dependencies are not compiled. That would
+        // take longer than the rest.
+        .env("CC", "true")
+        .env("AR", "true")
         .output()
         .expect("rustup ran a moment ago");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let json = fs::read(target.join("doc").join(package.replace('-', "_") + ".json")).unwrap();
-    Some(serde_json::from_slice(&json).unwrap())
+    Some(target.join("doc"))
+}
+
+/// Returns cargo of nightly, without the settings of the outer cargo.
+fn nightly() -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo"]).current_dir(root());
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    command
 }
 
 fn root() -> PathBuf {
