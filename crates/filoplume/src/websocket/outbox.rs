@@ -407,6 +407,11 @@ impl Outbox {
         (stage, kept)
     }
 
+    /// Returns whether the socket is in this room.
+    pub(super) fn is_in(&self, room: &Arc<RoomInner>) -> bool {
+        self.queue.lock().rooms.contains_key(&address_of(room))
+    }
+
     /// Records that the socket is in a room. Returns `false` if the socket has closed, or if it is
     /// in too many rooms and is closed for that.
     pub(super) fn joined(&self, room: &Arc<RoomInner>) -> bool {

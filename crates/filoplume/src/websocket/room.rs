@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use filoplume_websocket::{CloseCode, Encoder};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::message::{AsMessage, MessageRef};
 use super::outbox::{Backlog, Form, Outbox};
@@ -294,28 +294,39 @@ impl RoomInner {
     /// Adds a socket, unless this room is over. If the socket is closed, it leaves at once.
     pub(super) fn add(self: &Arc<Self>, socket: &Socket) -> bool {
         let outbox = &socket.outbox;
+        // Without the lock on the members: peers that join again and again must not keep others
+        // from it.
+        if outbox.is_in(self) {
+            return true;
+        }
         let mut members = self.members.lock();
         if members.is_over {
             return false;
         }
         members.all.insert(outbox.id, Arc::clone(outbox));
+        // With the lock, as in `leave`: a socket that knows a room is always a member of it.
+        let has_joined = outbox.joined(self);
         drop(members);
-        if !outbox.joined(self) {
+        if !has_joined {
             self.remove(outbox.id);
         }
         true
     }
 
-    /// The socket forgets the room first. If it joins again at the same time, it may or may not be
-    /// in the room afterwards, but it is always removed when it closes.
+    /// The socket forgets the room first, so that it joins again if it does not find the room.
     fn leave(self: &Arc<Self>, socket: &Socket) {
+        let members = self.members.lock();
         socket.outbox.left(self);
-        self.remove(socket.id());
+        self.remove_from(members, socket.id());
+    }
+
+    /// Removes a socket.
+    pub(super) fn remove(&self, id: u64) {
+        self.remove_from(self.members.lock(), id);
     }
 
     /// Removes a socket. A room with a name is over when its last member has left.
-    pub(super) fn remove(&self, id: u64) {
-        let mut members = self.members.lock();
+    fn remove_from(&self, mut members: MutexGuard<'_, Members>, id: u64) {
         members.remove(id);
         if self.home.is_none() || !members.all.is_empty() {
             return;

@@ -63,8 +63,10 @@ impl RoomsInner {
     /// Adds a socket to the room of this name. If that room is over, a new one takes its place: the
     /// thread that removed the last member may not have removed the room yet.
     pub(super) fn join(self: &Arc<Self>, name: &str, socket: &Socket) {
-        let mut room =
-            self.rooms.lock().entry(name.into()).or_insert_with(|| self.room(name)).clone();
+        let mut room = self.get(name).unwrap_or_else(|| {
+            let owned = name.into();
+            self.rooms.lock().entry(owned).or_insert_with(|| self.room(name)).clone()
+        });
         while !room.inner.add(socket) {
             let mut rooms = self.rooms.lock();
             let entry = rooms.entry(name.into()).or_insert_with(|| self.room(name));

@@ -71,6 +71,55 @@ fn a_message_that_is_being_sent_keeps_nobody_from_another_room() {
 }
 
 #[test]
+fn who_is_in_a_room_already_joins_it_without_waiting_for_others() {
+    let rooms = Rooms::new();
+    let member = socket(1);
+    rooms.join("room", &member);
+    let room = rooms.get("room").unwrap();
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        // Locked as while a message is sent to all members.
+        let members = room.inner.members.lock();
+        let rooms = &rooms;
+        let member = &member;
+        scope.spawn(move || {
+            (0..1000).for_each(|_| rooms.join("room", member));
+            done.send(()).unwrap();
+        });
+        let joined = is_done.recv_timeout(DEADLINE);
+        drop(members);
+        assert_eq!(joined, Ok(()));
+    });
+    assert_eq!(room.len(), 1);
+    rooms.leave("room", &member);
+    assert!(rooms.get("room").is_none());
+    rooms.join("room", &member);
+    assert_eq!(rooms.len_of("room"), 1, "it can come back");
+}
+
+/// A socket that has forgotten a room is no member of it, or could not join it again.
+#[test]
+fn threads_that_let_a_socket_join_and_leave_at_once_do_not_keep_it_out() {
+    let rooms = Rooms::new();
+    let (member, other) = (socket(1), socket(2));
+    rooms.join("room", &other);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    rooms.join("room", &member);
+                    rooms.leave("room", &member);
+                }
+            });
+        }
+    });
+    rooms.leave("room", &member);
+    assert_eq!(rooms.len_of("room"), 1);
+    rooms.join("room", &member);
+    assert_eq!(rooms.len_of("room"), 2);
+}
+
+#[test]
 fn each_message_notes_anew_who_is_behind() {
     let (room, [slow, quick]) = room_of([1, 2]);
     // More than half of the bound waits from the second message on.
