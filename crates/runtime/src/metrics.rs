@@ -237,8 +237,10 @@ pub struct Metrics {
     /// Connections closed since the start because they did not begin with a valid PROXY header
     /// although one is [expected](crate::ServerBuilder::proxy_protocol).
     pub proxy_headers_refused: u64,
-    /// Requests answered with `503` since the start because no thread or permit would have been
-    /// free in time.
+    /// Requests refused since the start because no thread or permit would have been free in time
+    /// ([`Refusal::Overloaded`]): answered with `503`, or disconnected if the response had
+    /// begun. Requests refused because other limits were reached, such as
+    /// [`memory_max`](crate::ServerConfig::memory_max), are only in [`refusals`](Self::refusals).
     pub overloaded: u64,
     /// Connections closed by a deadline since the start.
     pub timed_out: u64,
@@ -296,7 +298,8 @@ pub struct Metrics {
     /// stayed in use.
     #[cfg(feature = "tls")]
     pub certificate_loads_failed: u64,
-    /// Requests that now wait for a thread of the pool.
+    /// Requests that now wait for a thread of the pool or for a [permit](crate::Permits), so that
+    /// their handlers have not begun. [`RouteMetrics::waiting`] is the time that handlers wait.
     pub waiting: usize,
     /// The maximum of handlers that may block at once:
     /// [`threads_max`](crate::ServerConfig::threads_max). The pool has further threads for its

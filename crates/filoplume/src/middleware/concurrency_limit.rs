@@ -238,11 +238,15 @@ impl fmt::Display for LimitReached {
         match self {
             Self::Total { running, sending, waiting } => write!(
                 f,
-                "ConcurrencyLimit: all {running} places are taken, {sending} of them by responses \
-                 that are being sent, and {waiting} requests wait"
+                "ConcurrencyLimit: {running} requests are being answered, its maximum; the \
+                 responses of {sending} of them are being sent, and {waiting} more requests wait"
             ),
             Self::PerClient { running_max } => {
-                write!(f, "ConcurrencyLimit: the client has {running_max} places, its maximum")
+                write!(
+                    f,
+                    "ConcurrencyLimit: {running_max} requests of the client are being answered, \
+                     its maximum"
+                )
             }
         }
     }

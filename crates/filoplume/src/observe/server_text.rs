@@ -117,7 +117,7 @@ const THREADS: &[Family] = &[
     (
         "filoplume_requests_waiting",
         Gauge,
-        "Requests that wait for a thread.",
+        "Requests that wait for a thread or permit before their handler begins.",
         &[("", |of| of.waiting as u64)],
     ),
     (

@@ -210,15 +210,18 @@ impl SpoolSpace {
         self.freed.lock().retry_after(missing, self.started_at.elapsed())
     }
 
-    /// Displays what uses the space: all contents, and those of this client.
+    /// Displays why a content of this length has no space: what all contents use, and those of this
+    /// client.
     pub(crate) fn usage(
         &self,
+        length: Option<u64>,
         client: Option<&Arc<ClientConnection>>,
     ) -> impl fmt::Display + use<> {
         let (used, max) = (*self.reserved.lock(), self.bytes_max);
+        let length = length.map_or("unknown length".to_owned(), |length| format!("{length} bytes"));
         let mut usage = format!(
-            "contents that wait in files have {used} of the {max} bytes of \
-             `ServerConfig::spooled_bytes_max`"
+            "a content of {length} has no space: contents that wait in files have {used} of the \
+             {max} bytes of `ServerConfig::spooled_bytes_max`"
         );
         if let Some(client) = client {
             let (used, max) = (client.spooled(), self.client_bytes_max());

@@ -35,8 +35,10 @@ pub struct RouteMetrics {
     pub calls: u64,
     /// The time in which its calls computed, summed over all threads.
     pub computing: Duration,
-    /// The time in which its calls waited: for a database, a lock or a disk. For calls on the pool
-    /// it includes the time in which their threads were ready but had no processor.
+    /// The time in which its calls waited while they ran: for a database, a lock or a disk. For
+    /// calls on the pool it includes the time in which their threads were ready but had no
+    /// processor. The time before a call begins is not included:
+    /// [`Metrics::waiting`](crate::Metrics::waiting) counts the requests that wait for a thread.
     pub waiting: Duration,
     /// Where its next call runs.
     pub runs: Runs,

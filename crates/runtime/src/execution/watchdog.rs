@@ -55,7 +55,8 @@ pub(crate) trait Watched: Send + Sync + 'static {
 
     /// Takes the loop from the call of this turn, which has been running for `held`, and lets
     /// another thread lead it. If no thread is available, the call keeps the loop. Returns whether
-    /// that call held the loop.
+    /// the call of this turn still held the loop. `false` means that it returned before the loop
+    /// was taken; another call may have lost the loop instead.
     fn hand_over(&self, turn: u64, held: Duration) -> bool;
 }
 

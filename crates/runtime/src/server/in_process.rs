@@ -88,7 +88,8 @@ struct Exchange<'a> {
 
 struct Caller(Thread);
 
-/// The reason for a refused content. There are no other requests that could use the space.
+/// Why a content is refused. A server tells here what other requests hold. In a test client there
+/// are none, so the content alone exceeds one of these limits.
 const NO_ROOM: &str =
     "the content exceeds `ServerConfig::memory_max` or `ServerConfig::spooled_bytes_max`";
 

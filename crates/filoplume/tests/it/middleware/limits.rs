@@ -49,7 +49,9 @@ fn a_request_over_the_limit_is_refused_at_once() {
             "{refused}"
         );
         assert!(
-            refused.contains("ConcurrencyLimit: all 1 places are taken, 0 of them"),
+            refused.contains(
+                "ConcurrencyLimit: 1 requests are being answered, its maximum; the responses of 0"
+            ),
             "{refused}"
         );
         assert!(ask(&service, PEER, "GET /other HTTP/1.1\r\nHost: a\r\n\r\n").ends_with("free"));

@@ -181,3 +181,16 @@ fn a_client_beyond_its_share_is_told_to_wait_although_there_is_space() {
     assert_eq!(space.retry_after(Some(2 << 30), None), 1, "others have space for it");
     assert_eq!(space.retry_after(Some(2 << 30), Some(&client)), 60);
 }
+
+#[test]
+fn a_refusal_names_the_length_beside_the_limits() {
+    let (space, client) = (space(4000), client());
+    let _others = create(&space, Some(90), None).unwrap();
+    let limits = "has no space: contents that wait in files have 90 of the 4000 bytes of \
+                  `ServerConfig::spooled_bytes_max`, and those of this client 0 of its 1000; if \
+                  the disk is full or has failed, the log has the error";
+    for (length, name) in [(Some(1001), "1001 bytes"), (None, "unknown length")] {
+        let usage = space.usage(length, Some(&client)).to_string();
+        assert_eq!(usage, format!("a content of {name} {limits}"));
+    }
+}

@@ -153,7 +153,14 @@ impl Worker<'_> {
         refusal: Refusal,
     ) -> Flow {
         let engine = Arc::clone(&self.engine);
-        let because = engine.usage(refusal, &connection);
+        let because = match refusal {
+            #[cfg(feature = "spool")]
+            Refusal::Spool => {
+                let client = connection.account.client();
+                engine.spool.space.usage(request.content_length(), client).to_string()
+            }
+            _ => engine.usage(refusal, &connection),
+        };
         engine.refusals.note_because(refusal, connection.peer, || because.clone());
         let seconds = engine.retry_after(refusal, request.content_length(), &connection);
         let refused = Refused::new(refusal, seconds, &because);
@@ -262,11 +269,9 @@ impl Worker<'_> {
 }
 
 impl Engine {
-    /// Returns what uses the space that a content of this connection needs.
+    /// Returns what uses the memory or the descriptors that a content of this connection needs.
     pub(super) fn usage(&self, refusal: Refusal, connection: &Connection) -> String {
         match refusal {
-            #[cfg(feature = "spool")]
-            Refusal::Spool => self.spool.space.usage(connection.account.client()).to_string(),
             Refusal::Descriptors => DESCRIPTORS.to_owned(),
             _ => connection.account.usage(),
         }

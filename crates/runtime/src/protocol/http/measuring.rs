@@ -177,8 +177,9 @@ impl Http {
         }
     }
 
-    /// Takes the measurement if its response has been encoded to its end, or ends with the
-    /// connection.
+    /// Takes the measurement of a response that has no further bytes: it is encoded completely, or
+    /// the engine closes the connection after what is encoded. Returns `None` while content is
+    /// still received or a body is still sent.
     pub(crate) fn take_written(&mut self) -> Option<Box<Measuring>> {
         let is_written = !matches!(self.stage, Stage::Receiving(_) | Stage::Sending(_));
         self.measuring.take_if(|measuring| is_written && measuring.phase == Phase::Write)
