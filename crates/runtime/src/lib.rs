@@ -110,6 +110,8 @@ pub use crate::service::exchange::{Exchange, Note, QueuedFor, Ran, Timing};
 pub use crate::service::file_body::FileBody;
 pub use crate::service::held_memory::HeldMemory;
 pub use crate::service::incomplete::Incomplete;
+#[cfg(feature = "waits")]
+pub use crate::service::monitor::IdleConnections;
 pub use crate::service::monitor::Monitor;
 pub use crate::service::panics::note_caught_panic;
 pub use crate::service::refused::Refused;

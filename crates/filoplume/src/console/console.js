@@ -254,6 +254,14 @@
     if (badge.dataset.place !== runs) badge.dataset.place = runs || '';
   };
 
+  const idleRow = row([['wait for', 'text'], ['count']]);
+  const showIdle = (now) => {
+    keep(body('idles'), now.idle || [], (one) => one.waits_for, idleRow, (tr, one) => {
+      set(tr.children[0], one.waits_for);
+      set(tr.children[1], count(one.count));
+    });
+  };
+
   const refusalRow = row([['reason', 'text'], ['count'], ['per second']]);
   const showRefusals = (now) => {
     const keyOf = (refusal) => refusal.reason;
@@ -397,6 +405,7 @@
     showLimits(last);
     showChecks(last);
     showLoops(last);
+    showIdle(last);
     showRefusals(last);
     showStories(last);
   };

@@ -4,6 +4,7 @@
 //! are not known are `null`. The guide lists the members.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::thread;
@@ -48,6 +49,7 @@ pub(super) fn snapshot(observer: &Observer, viewers: usize) -> String {
         json.seconds("uptime_s", observer.uptime());
         json.text("phase", phase(observer, server));
         write_totals(json, server, &busiest);
+        write_idle(json, observer);
         write_limits(json, observer, server, viewers);
         write_loops(json, server);
         write_calls(json, observer);
@@ -90,6 +92,17 @@ fn write_totals(json: &mut Object<'_>, server: Option<&Metrics>, busiest: &Busie
     json.object("memory", |json| {
         json.number("used", server.map(|metrics| metrics.memory_used as u64));
         json.number("max", server.map(|metrics| metrics.memory_max as u64));
+    });
+}
+
+/// Writes what the idle connections wait for, the most frequent first.
+fn write_idle(json: &mut Object<'_>, observer: &Observer) {
+    let mut idle = observer.idle_connections().unwrap_or_default();
+    idle.sort_by_key(|&(_, count)| Reverse(count));
+    let some = idle.into_iter().filter(|&(_, count)| count > 0);
+    json.list("idle", some, |json, (waits_for, count)| {
+        json.text("waits_for", waits_for);
+        json.number("count", count);
     });
 }
 

@@ -29,6 +29,8 @@ use std::time::Duration;
 #[cfg(feature = "console")]
 use std::time::Instant;
 
+#[cfg(feature = "console")]
+use filoplume_runtime::IdleConnections;
 use filoplume_runtime::{Exchange, Metrics, Monitor, Permits, QueuedFor, Response, Timing};
 
 use crate::log::log_without_subscriber;
@@ -160,6 +162,23 @@ impl Observer {
     /// Returns the metrics of the server. `None` for an app without a server.
     pub(crate) fn server(&self) -> Option<Metrics> {
         self.monitor.get()?.metrics()
+    }
+
+    /// Returns what the idle connections of the server wait for, with their number.
+    #[cfg(feature = "console")]
+    pub(crate) fn idle_connections(&self) -> Option<[(&'static str, u64); 9]> {
+        let idle: IdleConnections = self.monitor.get()?.idle_connections()?;
+        Some([
+            ("TLS handshake", idle.handshake),
+            ("first byte", idle.first_byte),
+            ("head", idle.head),
+            ("content", idle.content),
+            ("response taken", idle.response),
+            ("next request", idle.request),
+            ("stream", idle.stream),
+            ("close", idle.close),
+            ("other", idle.other),
+        ])
     }
 
     /// Returns the permits that the routes use: the name of each kind, how many are taken, and how

@@ -12,6 +12,8 @@ use super::open_metrics::{OpenMetrics, Resolution, push_number};
 use super::permits::write_permits;
 #[cfg(target_os = "linux")]
 use super::process::write_process;
+#[cfg(feature = "console")]
+use super::server_text::write_idle;
 use super::server_text::{write_handlers, write_refusals, write_server};
 use super::{Known, Observer};
 
@@ -78,6 +80,8 @@ impl Observer {
         if let Some(metrics) = self.server() {
             write_server(&metrics, &mut text);
             write_refusals(&metrics, &mut text);
+            #[cfg(feature = "console")]
+            write_idle(&self.idle_connections().unwrap_or_default(), &mut text);
             if let Some(known) = known {
                 write_handlers(&metrics, |number| known.labels_of(number), &mut text);
             }

@@ -207,6 +207,18 @@ pub(super) fn write_server(metrics: &Metrics, text: &mut OpenMetrics) {
     write_expiry(metrics, text);
 }
 
+#[cfg(feature = "console")]
+pub(super) fn write_idle(idle: &[(&str, u64)], text: &mut OpenMetrics) {
+    text.family(
+        "filoplume_idle_connections",
+        "gauge",
+        "Connections that no thread holds, by what they wait for.",
+    );
+    for (waits_for, count) in idle {
+        text.gauge(&format!("waits_for=\"{waits_for}\""), *count);
+    }
+}
+
 /// Without a certificate there is no sample: 0 would be one that has expired.
 #[cfg(feature = "tls")]
 fn write_expiry(metrics: &Metrics, text: &mut OpenMetrics) {

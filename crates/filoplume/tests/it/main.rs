@@ -13,6 +13,7 @@ mod extractors;
 mod file_response;
 mod guards;
 mod health;
+mod idle_connections;
 mod instances;
 mod middleware;
 mod mistakes;

@@ -1,7 +1,7 @@
 //! The values of a snapshot as people read them.
 
 use super::cells::{Cell, Column, Line, Look, Size, table};
-use super::snapshot::{Call, Check, EventLoop, Limit, Route, Snapshot, Story, Text};
+use super::snapshot::{Call, Check, EventLoop, Idle, Limit, Route, Snapshot, Story, Text};
 use super::view::{Rates, Sort};
 use crate::units;
 
@@ -100,6 +100,12 @@ pub(super) fn loops(now: &Snapshot) -> Vec<Cell> {
         Cell::plain(item)
     };
     now.loops.iter().map(cell).collect()
+}
+
+/// Returns what the idle connections wait for.
+pub(super) fn idle(now: &Snapshot) -> Vec<Cell> {
+    let cell = |idle: &Idle| format!("{} {}", idle.waits_for.as_str(), count(idle.count));
+    now.idle.iter().map(|idle| Cell::plain(cell(idle))).collect()
 }
 
 pub(super) fn refusals(now: &Snapshot) -> Vec<Cell> {

@@ -39,6 +39,8 @@ pub(crate) struct Snapshot {
     #[serde(default)]
     pub(crate) routes: Vec<Route>,
     #[serde(default)]
+    pub(crate) idle: Vec<Idle>,
+    #[serde(default)]
     pub(crate) refusals: Vec<Refusal>,
     #[serde(default)]
     pub(crate) stories: Vec<Story>,
@@ -90,6 +92,14 @@ pub(crate) struct EventLoop {
     pub(crate) connections: Option<f64>,
     pub(crate) idle: Option<f64>,
     pub(crate) handed_over: Option<f64>,
+}
+
+/// Idle connections that wait for the same.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Idle {
+    pub(crate) waits_for: Text,
+    pub(crate) count: Option<f64>,
 }
 
 /// A health check.

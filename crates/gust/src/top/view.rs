@@ -196,6 +196,7 @@ impl View {
             ("limits", rows::limits(now)),
             ("checks", rows::checks(now)),
             ("loops", rows::loops(now)),
+            ("idle", rows::idle(now)),
             ("refused", rows::refusals(now)),
         ] {
             if !items.is_empty() {

@@ -1,10 +1,17 @@
 //! What a running server reports about itself: its metrics, and the calls that run.
 
 use std::sync::{Arc, Weak};
+#[cfg(feature = "waits")]
+use std::time::Duration;
 use std::time::Instant;
+
+#[cfg(feature = "waits")]
+use crossbeam_channel::RecvTimeoutError;
 
 use crate::buffers::Moved;
 use crate::engine::event_loop::LoopHandle;
+#[cfg(feature = "waits")]
+use crate::engine::event_loop::Message;
 use crate::engine::{Backend, Engine};
 use crate::execution::key::{ExecutionKey, RouteId};
 use crate::execution::stuck::detector::Reporter;
@@ -12,6 +19,8 @@ use crate::execution::stuck::report::Stuck;
 use crate::execution::stuck::running::RunningCall;
 use crate::execution::watchdog::Watched;
 use crate::metrics::{Gauges, LoopMetrics, Metrics, Parts, Phase};
+#[cfg(feature = "waits")]
+use crate::service::monitor::IdleConnections;
 use crate::service::monitor::ServerState;
 #[cfg(feature = "tls")]
 use crate::tls::acceptor::Acceptor;
@@ -88,6 +97,10 @@ impl Engine {
     }
 }
 
+/// How long event loops may take to tell what their connections wait for.
+#[cfg(feature = "waits")]
+const WAITS_TIMEOUT: Duration = Duration::from_millis(20);
+
 impl ServerState for Engine {
     fn metrics(&self) -> Metrics {
         self.metrics()
@@ -99,6 +112,28 @@ impl ServerState for Engine {
             Some(handle.turn())
         };
         self.calls.list(self, &turn_of, Instant::now())
+    }
+
+    #[cfg(feature = "waits")]
+    fn idle_connections(&self) -> IdleConnections {
+        let deadline = Instant::now() + WAITS_TIMEOUT;
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        let mut parked = 0;
+        for handle in self.handles() {
+            parked += handle.parked() as u64;
+            handle.send(Message::CountWaits(sender.clone()));
+        }
+        drop(sender);
+        let mut idle = IdleConnections::default();
+        // The channel disconnects when all loops have responded or dropped the message.
+        while let Ok(of_loop) = receiver.recv_deadline(deadline) {
+            idle.add(of_loop);
+            parked -= of_loop.total().min(parked);
+        }
+        if receiver.recv_deadline(deadline) == Err(RecvTimeoutError::Timeout) {
+            idle.other += parked;
+        }
+        idle
     }
 }
 

@@ -11,6 +11,64 @@ pub(crate) trait ServerState: Send + Sync {
     fn metrics(&self) -> Metrics;
 
     fn calls(&self) -> Vec<RunningCall>;
+
+    #[cfg(feature = "waits")]
+    fn idle_connections(&self) -> IdleConnections;
+}
+
+/// The connections that no thread holds at the moment, by what they wait for. Returned by
+/// [`Monitor::idle_connections`].
+///
+/// ```
+/// let idle = filoplume_runtime::IdleConnections::default();
+/// assert_eq!((idle.first_byte, idle.content), (0, 0));
+/// ```
+#[cfg(feature = "waits")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IdleConnections {
+    /// New connections that have not completed their TLS handshake.
+    pub handshake: u64,
+    /// New connections that have sent nothing of a request.
+    pub first_byte: u64,
+    /// Connections that have sent the beginning of a head.
+    pub head: u64,
+    /// Connections of which the rest of a content or a message is awaited.
+    pub content: u64,
+    /// Connections whose peer has not taken all of its response.
+    pub response: u64,
+    /// Connections between two requests.
+    pub request: u64,
+    /// Streams, WebSockets and connections of other protocols, which wait for either side.
+    pub stream: u64,
+    /// Connections that have had their last response and whose peer has not closed them.
+    pub close: u64,
+    /// Others, and those of loops that did not respond in time.
+    pub other: u64,
+}
+
+#[cfg(feature = "waits")]
+impl IdleConnections {
+    /// Adds those of another event loop.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.handshake += more.handshake;
+        self.first_byte += more.first_byte;
+        self.head += more.head;
+        self.content += more.content;
+        self.response += more.response;
+        self.request += more.request;
+        self.stream += more.stream;
+        self.close += more.close;
+        self.other += more.other;
+    }
+
+    /// Returns the number of all of them.
+    pub fn total(&self) -> u64 {
+        [self.handshake, self.first_byte, self.head, self.content, self.response]
+            .into_iter()
+            .chain([self.request, self.stream, self.close, self.other])
+            .sum()
+    }
 }
 
 /// The metrics of a running server and the calls that run, for its
@@ -98,6 +156,18 @@ impl Monitor {
     /// ```
     pub fn calls(&self) -> Option<Vec<RunningCall>> {
         Some(self.source.upgrade()?.calls())
+    }
+
+    /// Returns what the idle connections wait for at this moment; `None` if the server has ended.
+    ///
+    /// It asks each event loop, and waits for at most 20 ms. Those that have not responded by then
+    /// count as [`other`](IdleConnections::other). A loop with more than a thousand idle
+    /// connections looks at about a thousand of them, evenly spread, and scales up, so it is held
+    /// up for about a tenth of a millisecond. Call it about once a second, and not on an event
+    /// loop. It needs the feature `waits`.
+    #[cfg(feature = "waits")]
+    pub fn idle_connections(&self) -> Option<IdleConnections> {
+        Some(self.source.upgrade()?.idle_connections())
     }
 }
 

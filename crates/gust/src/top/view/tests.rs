@@ -327,3 +327,13 @@ fn values_that_cannot_be_are_unknown() {
     let text = screen(&mut view, 140, 40);
     assert!(text.contains("up -") && text.contains("memory - of"), "{text}");
 }
+
+#[test]
+fn what_idle_connections_wait_for_is_shown() {
+    let mut view = View::new("127.0.0.1:5000".to_owned());
+    let waits =
+        r#"{"waits_for": "first byte", "count": 1400}, {"waits_for": "content", "count": 7}"#;
+    view.update(snapshot(&format!(r#"{{"version": 1, "idle": [{waits}]}}"#)));
+    let screen = screen(&mut view, 80, 24);
+    assert!(screen.contains("\nidle  first byte 1,400  content 7\n"), "{screen}");
+}

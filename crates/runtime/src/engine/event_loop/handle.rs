@@ -27,6 +27,8 @@ use crate::execution::watchdog::{PERIOD_WARY, Watched};
 use crate::metrics::MovedOnLoop;
 use crate::service::latch::Latch;
 use crate::service::mailbox::WakeConnection;
+#[cfg(feature = "waits")]
+use crate::service::monitor::IdleConnections;
 
 /// A message from another thread to an event loop.
 #[derive(Debug)]
@@ -59,6 +61,9 @@ pub(crate) enum Message {
     /// Another thread checks whether the loop responds.
     #[cfg(unix)]
     Ping(Sender<()>),
+    /// Another thread asks what the idle connections wait for.
+    #[cfg(feature = "waits")]
+    CountWaits(Sender<IdleConnections>),
     /// Another loop has closed a connection.
     RoomMade,
 }

@@ -12,6 +12,8 @@ mod memory_pressure;
 mod ready;
 mod shed;
 mod traffic;
+#[cfg(feature = "waits")]
+mod waits;
 mod watched_clients;
 
 use std::collections::VecDeque;
@@ -38,7 +40,7 @@ use crate::execution::policy::{OnLoop, Others};
 use crate::execution::sleep::FOR_EVER;
 use accept::Accepting;
 pub(crate) use handle::{LoopHandle, Message};
-use ready::{Ready, ReadyQueue};
+use ready::{Ready, ReadyQueue, Yielded};
 use shed::Candidates;
 pub(crate) use shed::Shed;
 use traffic::Traffic;
@@ -99,14 +101,6 @@ pub(crate) struct EventLoop {
     traffic: Traffic,
     /// Requests that are not yet added to the shared counter.
     pub(crate) requests: u64,
-}
-
-/// A connection that used up its turn and could continue.
-#[derive(Clone, Copy, Debug)]
-struct Yielded {
-    token: usize,
-    /// The connection's number of yields at that time.
-    number: u32,
 }
 
 /// Why a connection is served.
@@ -353,6 +347,8 @@ impl EventLoop {
                 let _ = sender.send(());
                 None
             }
+            #[cfg(feature = "waits")]
+            Message::CountWaits(sender) => self.tell_waits(&sender),
             Message::RoomMade => {
                 self.accept_again_at = None;
                 self.failed_room_requests = 0;

@@ -9,6 +9,14 @@ pub(super) struct Ready {
     pub(super) readiness: Readiness,
 }
 
+/// A connection that used up its turn and could continue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Yielded {
+    pub(super) token: usize,
+    /// The connection's number of yields at that time.
+    pub(super) number: u32,
+}
+
 /// A queue that is filled with one batch and emptied before the next one. It is refilled from the
 /// start, which costs less than a ring buffer.
 #[derive(Debug)]

@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// Returns what the connection waits for.
-    fn waits_for(&self) -> Waiting {
+    pub(super) fn waits_for(&self) -> Waiting {
         match &self.unsent {
             // A peer that does not take its response is as slow as one that does not send.
             Some(unsent) => Waiting::Content { until: unsent.pressed_deadline() },
