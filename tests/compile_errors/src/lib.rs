@@ -15,7 +15,7 @@ use std::thread;
 use serde_json::Value;
 
 /// What a case may use.
-const CRATES: [&str; 2] = ["filoplume", "serde"];
+const CRATES: [&str; 3] = ["filoplume", "serde", "serde_json"];
 
 /// Where the cases are, from the root of all packages.
 const OWN_FOLDER: &str = "tests/compile_errors/";

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use filoplume_runtime::{Request, Response, StatusCode};
-use garde::Validate;
+use garde::{Report, Validate};
 
 use super::serde_error::shortened;
 use super::{FromRequest, Rejection, Takes};
@@ -52,18 +52,46 @@ const FIELDS_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Valid<E>(pub E);
 
+/// What can be validated without further values.
+///
+/// It replaces garde's `Validate` in the bounds of [`Valid`], so that the compiler's message says
+/// which derive is missing.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no rules for `Valid`: derive `garde::Validate` for it",
+    label = "it is not `garde::Validate`",
+    note = "the derive is in garde 0.22: `cargo add garde@0.22 --features derive`; that of another \
+            version implements another trait",
+    note = "`Valid` is around the extractor: `Valid<Json<T>>`, `Valid<Form<T>>` or \
+            `Valid<Query<T>>`; rules with a context cannot be checked by it: call \
+            `validate_with` in the handler"
+)]
+pub trait HasRules {
+    /// Checks the rules.
+    ///
+    /// # Errors
+    ///
+    /// If a field is invalid.
+    fn check(&self) -> Result<(), Report>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Validate<Context: Default> + ?Sized> HasRules for T {
+    fn check(&self) -> Result<(), Report> {
+        self.validate()
+    }
+}
+
 impl<E> FromRequest for Valid<E>
 where
     E: FromRequest + Deref,
-    E::Target: Validate,
-    <E::Target as Validate>::Context: Default,
+    E::Target: HasRules,
 {
     const TAKES: Takes = E::TAKES;
     type Rejection = ValidRejection<E::Rejection>;
 
     fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection> {
         let value = E::from_request(request, context).map_err(ValidRejection::Refused)?;
-        match value.validate() {
+        match value.check() {
             Ok(()) => Ok(Self(value)),
             Err(report) => Err(ValidRejection::Invalid(InvalidFields::of(report))),
         }
@@ -160,7 +188,7 @@ pub struct InvalidFields {
 }
 
 impl InvalidFields {
-    fn of(report: garde::Report) -> Self {
+    fn of(report: Report) -> Self {
         let mut errors = report.into_inner();
         let omitted = errors.len().saturating_sub(FIELDS_MAX);
         errors.truncate(FIELDS_MAX);

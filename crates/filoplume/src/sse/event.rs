@@ -163,6 +163,38 @@ impl<T: Into<String>> From<T> for Event {
     }
 }
 
+/// A type that can be sent as an event: an [`Event`], a text, and every other type that can be
+/// converted into an event.
+///
+/// A value is sent as JSON by [`Event::json`]:
+///
+/// ```
+/// use filoplume::sse::{Event, Hub};
+///
+/// let hub = Hub::new();
+/// hub.send("a text");
+/// hub.send(Event::json(&[1, 2])?);
+/// # Ok::<(), filoplume::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be sent as an event: send a text or an `Event`, and other values as \
+               JSON, by `Event::json(&value)?`",
+    label = "neither a text nor an `Event`",
+    note = "`Event::json` and other methods of `Event` return a `Result`: put a `?` behind them"
+)]
+pub trait IntoEvent {
+    /// Returns the event.
+    fn into_event(self) -> Event;
+}
+
+// Otherwise the compiler would explain that `String` lacks a conversion.
+#[diagnostic::do_not_recommend]
+impl<T: Into<Event>> IntoEvent for T {
+    fn into_event(self) -> Event {
+        self.into()
+    }
+}
+
 fn valid(field: &'static str, value: String) -> Result<String, InvalidEvent> {
     if value.contains(['\r', '\n', '\0']) { Err(InvalidEvent { field }) } else { Ok(value) }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 #[cfg(feature = "redis")]
 use super::joined;
 use super::stream::{KEEP_ALIVE, channel_with};
-use super::{Event, EventStream, LastEventId};
+use super::{Event, EventStream, IntoEvent, LastEventId};
 use crate::broadcast::{Broadcast, Delivered, SlowClients};
 #[cfg(feature = "redis")]
 use crate::instances::{Membership, RedisChannel};
@@ -316,11 +316,11 @@ impl Hub {
     }
 
     /// Sends an event to all clients. Returns what happened to those of this instance.
-    pub fn send(&self, event: impl Into<Event>) -> Delivered {
+    pub fn send(&self, event: impl IntoEvent) -> Delivered {
         if self.recent.lock().is_closed {
             return Delivered::default();
         }
-        let mut event = event.into();
+        let mut event = event.into_event();
         if self.replay == 0 {
             self.pass_on(&event);
             return self.broadcast.send(&event.encode(), event.key_hash());

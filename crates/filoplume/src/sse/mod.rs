@@ -35,7 +35,7 @@ mod last_event_id;
 mod stream;
 
 pub use crate::broadcast::{Delivered, SlowClients};
-pub use event::{Event, InvalidEvent};
+pub use event::{Event, IntoEvent, InvalidEvent};
 pub use hub::Hub;
 pub use last_event_id::LastEventId;
 pub use stream::{EventSender, EventStream, channel};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use filoplume_runtime::pushed::{self, Pushed, SendError};
 use filoplume_runtime::{Response, StaticField};
 
-use super::Event;
+use super::IntoEvent;
 use crate::core::error::Result;
 use crate::core::response::IntoResponse;
 
@@ -74,8 +74,8 @@ impl EventSender {
     /// # Errors
     ///
     /// If the client has gone or the server shuts down.
-    pub fn send(&self, event: impl Into<Event>) -> Result<(), SendError> {
-        self.sender.send(event.into().encode())
+    pub fn send(&self, event: impl IntoEvent) -> Result<(), SendError> {
+        self.sender.send(event.into_event().encode())
     }
 
     /// Sends an event, or returns [`SendError::Full`] at once if too much waits for the client.
@@ -83,8 +83,8 @@ impl EventSender {
     /// # Errors
     ///
     /// If too much waits, the client has gone or the server shuts down.
-    pub fn try_send(&self, event: impl Into<Event>) -> Result<(), SendError> {
-        self.sender.try_send(event.into().encode())
+    pub fn try_send(&self, event: impl IntoEvent) -> Result<(), SendError> {
+        self.sender.try_send(event.into_event().encode())
     }
 
     /// Sends an event. Waits for `timeout` at most while the client is slow.
@@ -92,12 +92,8 @@ impl EventSender {
     /// # Errors
     ///
     /// As [`try_send`](Self::try_send).
-    pub fn send_timeout(
-        &self,
-        event: impl Into<Event>,
-        timeout: Duration,
-    ) -> Result<(), SendError> {
-        self.sender.send_timeout(event.into().encode(), timeout)
+    pub fn send_timeout(&self, event: impl IntoEvent, timeout: Duration) -> Result<(), SendError> {
+        self.sender.send_timeout(event.into_event().encode(), timeout)
     }
 
     /// Returns the sender of the encoded events.

@@ -102,9 +102,10 @@ impl MessageRef<'_> {
 /// assert_eq!(Position::new(3, 4).as_message(), MessageRef::Text("3,4"));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be sent as a message",
+    message = "`{Self}` cannot be sent as a message: send a text, bytes or a `Message`, and other \
+               values by `send_json(&value)` or `broadcast_json(.., &value)`",
     label = "neither text nor bytes",
-    note = "send text, bytes or a `Message`; send other types with `send_json`"
+    note = "a number is sent as a text, `number.to_string()`"
 )]
 pub trait AsMessage {
     /// Returns the message.
@@ -215,7 +216,8 @@ pub struct Unacceptable {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the message of a closure",
     label = "not a type of messages",
-    note = "the second parameter is a `Message`, a `String`, a `Vec<u8>` or a `Json<T>`"
+    note = "the closure is `|socket: &Socket, message: String|`, or with a `Vec<u8>`, a `Message` \
+            or a `Json<T>` in place of the `String`"
 )]
 pub trait FromMessage: Sized {
     /// Converts a message.
