@@ -283,7 +283,7 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
         let (headers, value) = self;
         match value.into_response() {
             Ok(response) => set_headers(response, headers),
-            Err(error) => Err(with_kept_headers::<T, _, _>(error, &headers)),
+            Err(error) => Err(with_kept_headers::<T, _, _>(error, &headers, SameName::Replace)),
         }
     }
 
@@ -291,7 +291,7 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
         let (headers, value) = self;
         match value.into_conditional_response(conditions) {
             Ok(response) => set_headers(response, headers),
-            Err(error) => Err(with_kept_headers::<T, _, _>(error, &headers)),
+            Err(error) => Err(with_kept_headers::<T, _, _>(error, &headers, SameName::Replace)),
         }
     }
 
@@ -301,7 +301,7 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
             return Err((headers, value));
         }
         match value.into_error(status) {
-            Ok(error) => Ok(with_headers(error, &headers)),
+            Ok(error) => Ok(with_headers(error, &headers, SameName::Replace)),
             Err(value) => Err((headers, value)),
         }
     }
@@ -313,13 +313,35 @@ fn is_content_type(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-type")
 }
 
-fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(error: Error, headers: &[(N, V)]) -> Error {
-    let mut headers = headers.iter();
+/// What becomes of the headers that an error has already, if another one has the same name.
+#[derive(Clone, Copy)]
+enum SameName {
+    Replace,
+    Keep,
+}
+
+fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(
+    error: Error,
+    headers: &[(N, V)],
+    same_name: SameName,
+) -> Error {
+    let mut headers = headers.iter().map(|(name, value)| (name.as_ref(), value));
     headers
         .try_fold(error, |error, (name, value)| {
-            error.with_header(name.as_ref(), value).map_err(|cause| unset(name.as_ref(), cause))
+            let replaces = matches!(same_name, SameName::Replace) && !is_cookie(name);
+            let error = if replaces {
+                error.with_replaced_header(name, value)
+            } else {
+                error.with_header(name, value)
+            };
+            error.map_err(|cause| unset(name, cause))
         })
         .unwrap_or_else(|error| error)
+}
+
+/// Each cookie has a field of its own (RFC 6265, 3).
+fn is_cookie(name: &str) -> bool {
+    name.eq_ignore_ascii_case("set-cookie")
 }
 
 /// Returns the error of a value of type `T`. If `T` keeps headers, the error gets those that were
@@ -328,12 +350,14 @@ fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(error: Error, headers: &[(N, V)])
 fn with_kept_headers<T: IntoResponse, N: AsRef<str>, V: AsRef<[u8]>>(
     error: Error,
     headers: &[(N, V)],
+    same_name: SameName,
 ) -> Error {
     if !T::KEEPS_HEADERS {
         return error;
     }
     let kept = headers.iter().filter(|(name, _)| !is_content_type(name.as_ref()));
-    with_headers(error, &kept.map(|(name, value)| (name, value)).collect::<Vec<_>>())
+    let kept: Vec<_> = kept.map(|(name, value)| (name, value)).collect();
+    with_headers(error, &kept, same_name)
 }
 
 fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
@@ -341,8 +365,7 @@ fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
     headers: [(N, V); COUNT],
 ) -> Result<Response> {
     for (name, value) in headers {
-        // Each cookie has a field of its own (RFC 6265, 3).
-        let set = if name.as_ref().eq_ignore_ascii_case("set-cookie") {
+        let set = if is_cookie(name.as_ref()) {
             response.add_header(name.as_ref(), value).map(drop)
         } else {
             response.set_header(name.as_ref(), value).map(drop)
@@ -389,7 +412,8 @@ impl<T: IntoResponse> IntoResponse for (Headers, T) {
         match value.into_response() {
             Ok(response) => add_headers(response, &headers),
             Err(error) => {
-                Err(with_kept_headers::<T, _, _>(error, &headers.iter().collect::<Vec<_>>()))
+                let headers: Vec<_> = headers.iter().collect();
+                Err(with_kept_headers::<T, _, _>(error, &headers, SameName::Keep))
             }
         }
     }
@@ -399,7 +423,8 @@ impl<T: IntoResponse> IntoResponse for (Headers, T) {
         match value.into_conditional_response(conditions) {
             Ok(response) => add_headers(response, &headers),
             Err(error) => {
-                Err(with_kept_headers::<T, _, _>(error, &headers.iter().collect::<Vec<_>>()))
+                let headers: Vec<_> = headers.iter().collect();
+                Err(with_kept_headers::<T, _, _>(error, &headers, SameName::Keep))
             }
         }
     }
@@ -410,7 +435,10 @@ impl<T: IntoResponse> IntoResponse for (Headers, T) {
             return Err((headers, value));
         }
         match value.into_error(status) {
-            Ok(error) => Ok(with_headers(error, &headers.iter().collect::<Vec<_>>())),
+            Ok(error) => {
+                let headers: Vec<_> = headers.iter().collect();
+                Ok(with_headers(error, &headers, SameName::Keep))
+            }
             Err(value) => Err((headers, value)),
         }
     }

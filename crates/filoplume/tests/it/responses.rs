@@ -113,6 +113,37 @@ fn headers_around_an_error_status_are_sent() {
     }
 }
 
+/// As around a value: the outer header counts, and each cookie stays.
+#[test]
+fn headers_around_an_error_replace_those_of_the_same_name() {
+    const OUTER: [(&str, &str); 2] = [("Retry-After", "9"), ("set-cookie", "b=2")];
+    let error = || -> Result<Error> {
+        Ok(Error::conflict("no")
+            .with_header("retry-after", "1")?
+            .with_header("set-cookie", "a=1")?)
+    };
+    let inner = [("retry-after", "1"), ("set-cookie", "a=1")];
+    let client = App::new()
+        .get("/value", move || (OUTER, (inner, "text")))
+        .get("/error", move || -> Result<_> { Ok((OUTER, error()?)) })
+        .get("/status", move || (OUTER, (inner, StatusCode::CONFLICT)))
+        .get("/pair", move || (StatusCode::CONFLICT, (OUTER, (inner, "text"))))
+        .get("/added", move || -> Result<_> {
+            let mut headers = Headers::new();
+            headers.append("retry-after", "9")?;
+            Ok((headers, error()?))
+        })
+        .test();
+    for path in ["/value", "/error", "/status", "/pair"] {
+        let response = client.get(path).send();
+        let all = |name| response.headers_all(name).collect::<Vec<_>>();
+        assert_eq!(all("retry-after"), ["9"], "{path}");
+        assert_eq!(all("set-cookie"), ["a=1", "b=2"], "{path}");
+    }
+    let added = client.get("/added").send();
+    assert_eq!(added.headers_all("retry-after").collect::<Vec<_>>(), ["1", "9"]);
+}
+
 /// Otherwise a missing page would stay in caches for as long as the page itself.
 #[test]
 fn headers_of_a_value_are_not_those_of_the_error_in_its_place() {

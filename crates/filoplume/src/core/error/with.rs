@@ -128,7 +128,8 @@ impl Error {
         Ok(self)
     }
 
-    /// Adds a header to the response, such as `WWW-Authenticate` or `Retry-After`.
+    /// Adds a header to the response, such as `WWW-Authenticate` or `Retry-After`. Headers of the
+    /// same name stay.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -148,6 +149,16 @@ impl Error {
         value: impl AsRef<[u8]>,
     ) -> Result<Self, InvalidHeader> {
         self.inner.headers.append(name, value)?;
+        Ok(self)
+    }
+
+    /// Like `with_header`, but replaces the headers of the same name.
+    pub(crate) fn with_replaced_header(
+        mut self,
+        name: &str,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Self, InvalidHeader> {
+        self.inner.headers.insert(name, value)?;
         Ok(self)
     }
 
