@@ -251,11 +251,14 @@ impl Builder<'_> {
                     let first =
                         routes.get(before as usize).map_or(written_at, |route| route.written_at);
                     let method = method.map_or("ANY", Method::as_str);
-                    let pattern = &entry.pattern;
-                    self.mistakes.push(format!(
-                        "{method} {pattern} has two handlers: {first} and {written_at}; keep one \
-                         of them"
-                    ));
+                    let begin = format!("{method} {} has several handlers", entry.pattern);
+                    // All handlers of one method are one mistake.
+                    match self.mistakes.iter_mut().find(|known| known.starts_with(&begin)) {
+                        Some(known) => known.push_str(&format!(", {written_at}")),
+                        None => self
+                            .mistakes
+                            .push(format!("{begin}; keep one of them: {first}, {written_at}")),
+                    }
                 }
                 (None, Some(method)) => entry.methods.push((method.clone(), number)),
                 (None, None) => entry.any = Some(number),

@@ -84,7 +84,19 @@ fn health_that_is_set_up_wrongly_is_reported_at_the_start() {
         &expect![[r#"
         the app cannot start:
           - two health checks have the name "a"
-          - GET /ready has two handlers: health.rs:_ and health.rs:_; keep one of them
+          - GET /ready has several handlers; keep one of them: health.rs:_, health.rs:_
+    "#]],
+    );
+}
+
+#[test]
+fn a_path_that_is_registered_three_times_is_one_mistake() {
+    let app = App::new().get("/ready", || "mine").get("/ready", || "too");
+    check_mistakes(
+        app.health(Health::new()),
+        &expect![[r#"
+        the app cannot start:
+          - GET /ready has several handlers; keep one of them: health.rs:_, health.rs:_, health.rs:_
     "#]],
     );
 }

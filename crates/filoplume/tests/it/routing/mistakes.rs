@@ -100,13 +100,13 @@ fn conflicts_name_both_routes() {
         &expect![[r#"
             the app cannot start:
               - route "/users/{name}" (routing/mistakes.rs:_) conflicts with route "/users/{id}" (routing/mistakes.rs:_): both match the same paths: use the same names for the captures
-              - GET /same has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
-              - ANY /anything has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
+              - GET /same has several handlers; keep one of them: routing/mistakes.rs:_, routing/mistakes.rs:_
+              - ANY /anything has several handlers; keep one of them: routing/mistakes.rs:_, routing/mistakes.rs:_
               - route "/files/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): captures at the same position must be of one kind, either all with text before them or all with text after them, and `{*rest}` cannot stand beside another capture; a fallback can answer the remaining paths
               - route "/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/v{major}" (routing/mistakes.rs:_): captures at the same position must be of one kind, either all with text before them or all with text after them, and `{*rest}` cannot stand beside another capture; a fallback can answer the remaining paths
               - route "/files/{*b}" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): both match the same paths: use the same names for the captures
-              - GET /caf%C3%A9 has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
-              - GET /api/x has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
+              - GET /caf%C3%A9 has several handlers; keep one of them: routing/mistakes.rs:_, routing/mistakes.rs:_
+              - GET /api/x has several handlers; keep one of them: routing/mistakes.rs:_, routing/mistakes.rs:_
               - the fallback of "/api/" (routing/mistakes.rs:_) has the prefix of another fallback (routing/mistakes.rs:_)
               - there are two fallbacks: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
         "#]],
