@@ -16,6 +16,13 @@ pub(crate) fn shortened(text: String) -> String {
     format!("{} … {}", &text[..begin], &text[end..])
 }
 
+/// Returns whether `short` is what [`shortened`] makes of a text, in which something is removed.
+#[cfg(feature = "form")]
+pub(crate) fn is_shortened(text: &str, short: &str) -> bool {
+    // Most texts have too few bytes to be shortened, and are not copied.
+    text.len() > BEGIN_CHARS_MAX + END_CHARS_MAX && shortened(text.to_owned()) == short
+}
+
 /// Returns the location of a serde error, such as `items[2].price`. Returns `None` if the error
 /// concerns the whole input.
 #[cfg(any(feature = "json", feature = "form"))]

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::percent::{self, EncodingError};
 use super::plain_words::in_plain_words;
-use super::serde_error::{field_path, shortened};
+use super::serde_error::{field_path, is_shortened, shortened};
 
 /// The maximum number of fields. A field can have two bytes of input and takes some hundred bytes
 /// while it is read: without a limit a form of 2 MiB could take 100 MiB. Real forms have far fewer
@@ -171,8 +171,8 @@ fn has_empty_field(input: &[u8]) -> bool {
 /// Returns whether an error with this name means this field. All fields are compared again and
 /// again, so this allocates nothing for a name without escapes.
 fn is_named(pair: &[u8], field: &str) -> bool {
-    let begin = percent_encoding::percent_decode(name_part(pair)).decode_utf8_lossy();
-    begin.chars().take(NAME_CHARS_MAX).eq(field.chars())
+    let name = percent_encoding::percent_decode(name_part(pair)).decode_utf8_lossy();
+    name == field || is_shortened(&name, field)
 }
 
 /// Returns the fields without this one. `None` unless it occurs once and is empty.
@@ -349,6 +349,16 @@ mod tests {
         );
         let required = read("from=&size=&letter=");
         assert!(required.contains("wrong"), "{required}");
+    }
+
+    #[test]
+    fn an_empty_field_with_a_long_name_counts_as_missing() {
+        type Fields = std::collections::HashMap<String, u32>;
+        for chars in [NAME_CHARS_MAX, NAME_CHARS_MAX + 1, 100_000] {
+            let long = format!("{}{}", "n".repeat(chars), "ö");
+            let read = read::<Fields>(format!("{long}x=1&{long}=").as_bytes()).unwrap();
+            assert_eq!(read, Fields::from([(format!("{long}x"), 1)]), "{chars}");
+        }
     }
 
     thread_local! {
