@@ -23,7 +23,7 @@ sanitized_tests() {
 # Whether ThreadSanitizer can run here.
 has_thread_sanitizer() {
     has_nightly && has_rust_source \
-        && rustc -vV | grep -q '^host: x86_64-unknown-linux-gnu$'
+        && [[ $(rustc -vV) == *"host: x86_64-unknown-linux-gnu"* ]]
 }
 
 thread_sanitizer_builds() {
