@@ -18,9 +18,10 @@ use crate::semantics::uri::encoded;
 const PAGE: &str = include_str!("page.html");
 
 /// The parts of the page: name, media type, content.
-const PARTS: [(&str, &str, &str); 3] = [
+const PARTS: [(&str, &str, &str); 4] = [
     ("console.css", "text/css; charset=utf-8", include_str!("console.css")),
     ("console.js", "text/javascript; charset=utf-8", include_str!("console.js")),
+    ("numbers.js", "text/javascript; charset=utf-8", include_str!("numbers.js")),
     ("icon.svg", "image/svg+xml", include_str!("icon.svg")),
 ];
 

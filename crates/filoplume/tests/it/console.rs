@@ -114,7 +114,8 @@ fn there_is_no_console_unless_an_app_asks_for_it() {
 #[test]
 fn the_page_its_parts_and_its_feed_have_one_guard() {
     let client = App::new().console("/console", console()).test();
-    let paths = ["", "/events", "/console.css", "/console.js", "/icon.svg", "/nowhere"];
+    let paths =
+        ["", "/events", "/console.css", "/console.js", "/numbers.js", "/icon.svg", "/nowhere"];
     for path in paths.map(|path| format!("/console{path}")) {
         client.get(&path).send().assert_status(401);
         client.get(&path).basic("ada", "open").send().assert_status(401);
@@ -135,6 +136,7 @@ fn a_browser_is_told_to_load_nothing_else_and_to_keep_nothing() {
         ("/console", "text/html; charset=utf-8"),
         ("/console/console.css", "text/css; charset=utf-8"),
         ("/console/console.js", "text/javascript; charset=utf-8"),
+        ("/console/numbers.js", "text/javascript; charset=utf-8"),
         ("/console/icon.svg", "image/svg+xml"),
         ("/console/events", "text/event-stream"),
     ] {
