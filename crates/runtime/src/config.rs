@@ -250,7 +250,7 @@ impl ServerConfig {
     ///
     /// A client that is [counted](Self::connections_per_client_max) leaves a third of it to others,
     /// and an IPv6 network of 48 bits a ninth. Beyond that, the client is treated as if all of the
-    /// memory were used.
+    /// memory were used, and of its responses those of more than 4 KiB end in this way.
     ///
     /// Default: a quarter of the memory of the machine or the container; 1 GiB if the system does
     /// not report it.
