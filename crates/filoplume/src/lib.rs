@@ -105,11 +105,12 @@ pub mod testing;
 pub mod websocket;
 
 pub use filoplume_runtime::{
-    BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, HeldPermit, IntoAddress,
-    InvalidHeader, Limits, LoopMetrics, Method, Metrics, ParseError, Peer, Permits, Phase,
-    PoolConfig, PoolError, PoolMetrics, Ran, Refusal, Refused, Request, Response, ResponseBody,
-    RouteMetrics, Runs, Server, ServerBuilder, ServerConfig, ShutdownHandle, StaticField,
-    StatusCode, Stopping, Stopwatch, TaskPool, Timing, Version, Why, client_network, pushed, tcp,
+    AsHeaderValue, BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, HeldPermit,
+    IntoAddress, InvalidHeader, Limits, LoopMetrics, Method, Metrics, ParseError, Peer, Permits,
+    Phase, PoolConfig, PoolError, PoolMetrics, Ran, Refusal, Refused, Request, Response,
+    ResponseBody, RouteMetrics, Runs, Server, ServerBuilder, ServerConfig, ShutdownHandle,
+    StaticField, StatusCode, Stopping, Stopwatch, TaskPool, Timing, Version, Why, client_network,
+    pushed, tcp,
 };
 
 #[cfg(feature = "tls")]

@@ -85,7 +85,9 @@ pub use crate::service::tcp;
 pub use crate::transport::Peer;
 #[cfg(feature = "tls")]
 pub use crate::transport::tls_info::TlsInfo;
-pub use filoplume_http1::{Headers, InvalidHeader, ParseError, StaticField, Version};
+pub use filoplume_http1::{
+    AsHeaderValue, Headers, InvalidHeader, ParseError, StaticField, Version,
+};
 pub use http::{Method, StatusCode};
 
 // For work outside of requests: the pool and the queue of the engine.

@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use bytes::Bytes;
-use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
+use filoplume_runtime::{AsHeaderValue, Headers, InvalidHeader, Response, StatusCode};
 
 use super::error::{Error, Result};
 use super::response::{ErrorResponse, IntoResponse};
@@ -238,7 +238,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
 
 /// Becomes a response without content. In a pair with an error status it is rendered like an
 /// [`Error`] with these headers.
-impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize> IntoResponse for [(N, V); COUNT] {
+impl<N: AsRef<str>, V: AsHeaderValue, const COUNT: usize> IntoResponse for [(N, V); COUNT] {
     const SAYS_STATUS: bool = false;
     const IS_HEADERS: bool = true;
 
@@ -271,7 +271,7 @@ impl IntoResponse for Headers {
 /// A status, an [`Error`] or an error type of the app gets them as well. The error of a `Result`
 /// and the `404` of `None` do not: a cache lifetime that is meant for a page must not apply to the
 /// error in its place.
-impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoResponse
+impl<N: AsRef<str>, V: AsHeaderValue, const COUNT: usize, T: IntoResponse> IntoResponse
     for ([(N, V); COUNT], T)
 {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
@@ -320,12 +320,12 @@ enum SameName {
     Keep,
 }
 
-fn with_headers<N: AsRef<str>, V: AsRef<[u8]>>(
+fn with_headers<N: AsRef<str>, V: AsHeaderValue>(
     error: Error,
     headers: &[(N, V)],
     same_name: SameName,
 ) -> Error {
-    let mut headers = headers.iter().map(|(name, value)| (name.as_ref(), value));
+    let mut headers = headers.iter().map(|(name, value)| (name.as_ref(), value.as_header_value()));
     headers
         .try_fold(error, |error, (name, value)| {
             let replaces = matches!(same_name, SameName::Replace) && !is_cookie(name);
@@ -347,7 +347,7 @@ fn is_cookie(name: &str) -> bool {
 /// Returns the error of a value of type `T`. If `T` keeps headers, the error gets those that were
 /// set on the value, except the content type: the content of the error is rendered.
 #[cold]
-fn with_kept_headers<T: IntoResponse, N: AsRef<str>, V: AsRef<[u8]>>(
+fn with_kept_headers<T: IntoResponse, N: AsRef<str>, V: AsHeaderValue>(
     error: Error,
     headers: &[(N, V)],
     same_name: SameName,
@@ -356,11 +356,11 @@ fn with_kept_headers<T: IntoResponse, N: AsRef<str>, V: AsRef<[u8]>>(
         return error;
     }
     let kept = headers.iter().filter(|(name, _)| !is_content_type(name.as_ref()));
-    let kept: Vec<_> = kept.map(|(name, value)| (name, value)).collect();
+    let kept: Vec<_> = kept.map(|(name, value)| (name, value.as_header_value())).collect();
     with_headers(error, &kept, same_name)
 }
 
-fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
+fn set_headers<N: AsRef<str>, V: AsHeaderValue, const COUNT: usize>(
     mut response: Response,
     headers: [(N, V); COUNT],
 ) -> Result<Response> {

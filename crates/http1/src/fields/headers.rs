@@ -11,6 +11,7 @@ use crate::fields::secret::{self, redacted};
 use crate::fields::span::Span;
 use crate::fields::static_field::{StaticField, is_encoder_field};
 use crate::fields::storage::{Field, Storage};
+use crate::fields::value::AsHeaderValue;
 use crate::syntax::trim_ows;
 
 /// A case-insensitive multimap of fields in order of arrival.
@@ -113,8 +114,9 @@ impl Headers {
     ///
     /// Returns an error if the name is not a token, or if the value has a control byte other than
     /// HTAB. A value with CR or LF could end the field and begin another one.
-    pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
-        let value = trim_ows(value.as_ref());
+    #[allow(clippy::needless_pass_by_value, reason = "a text is passed as it is")]
+    pub fn append(&mut self, name: &str, value: impl AsHeaderValue) -> Result<(), InvalidHeader> {
+        let value = trim_ows(value.as_header_value());
         validate(name.as_bytes(), value)?;
         self.append_valid(name.as_bytes(), value)
     }
@@ -124,8 +126,9 @@ impl Headers {
     /// # Errors
     ///
     /// Returns the errors of [`append`](Self::append). The map is unchanged then.
-    pub fn insert(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
-        let value = trim_ows(value.as_ref());
+    #[allow(clippy::needless_pass_by_value, reason = "a text is passed as it is")]
+    pub fn insert(&mut self, name: &str, value: impl AsHeaderValue) -> Result<(), InvalidHeader> {
+        let value = trim_ows(value.as_header_value());
         validate(name.as_bytes(), value)?;
         self.remove(name);
         self.append_valid(name.as_bytes(), value)

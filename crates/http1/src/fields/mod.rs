@@ -13,6 +13,7 @@ mod span;
 mod static_field;
 mod storage;
 mod tokens;
+mod value;
 
 pub use crate::fields::headers::Headers;
 pub use crate::fields::hex::hex_digits;
@@ -22,3 +23,4 @@ pub(crate) use crate::fields::span::{Span, offset};
 pub use crate::fields::static_field::StaticField;
 pub(crate) use crate::fields::storage::{Field, Storage};
 pub(crate) use crate::fields::tokens::{FIELDS_FEW, is_after_crlf, reason};
+pub use crate::fields::value::AsHeaderValue;

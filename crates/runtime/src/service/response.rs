@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::mem;
 
 use bytes::Bytes;
-use filoplume_http1::{Headers, InvalidHeader, StaticField};
+use filoplume_http1::{AsHeaderValue, Headers, InvalidHeader, StaticField};
 use http::{Extensions, StatusCode};
 
 use crate::service::blocking_stream::{BlockingStream, OnThread, ReservedThread, on_thread};
@@ -125,7 +125,7 @@ impl Response {
     pub fn add_header(
         &mut self,
         name: &str,
-        value: impl AsRef<[u8]>,
+        value: impl AsHeaderValue,
     ) -> Result<&mut Self, InvalidHeader> {
         self.headers.append(name, value)?;
         Ok(self)
@@ -139,7 +139,7 @@ impl Response {
     pub fn set_header(
         &mut self,
         name: &str,
-        value: impl AsRef<[u8]>,
+        value: impl AsHeaderValue,
     ) -> Result<&mut Self, InvalidHeader> {
         self.headers.insert(name, value)?;
         Ok(self)

@@ -4,7 +4,7 @@ use std::any::type_name_of_val;
 use std::borrow::Cow;
 use std::error::Error as StdError;
 
-use filoplume_runtime::InvalidHeader;
+use filoplume_runtime::{AsHeaderValue, InvalidHeader};
 
 use super::no_error::NoError;
 use super::{Error, FieldError, Result};
@@ -146,7 +146,7 @@ impl Error {
     pub fn with_header(
         mut self,
         name: &str,
-        value: impl AsRef<[u8]>,
+        value: impl AsHeaderValue,
     ) -> Result<Self, InvalidHeader> {
         self.inner.headers.append(name, value)?;
         Ok(self)
@@ -156,14 +156,14 @@ impl Error {
     pub(crate) fn with_replaced_header(
         mut self,
         name: &str,
-        value: impl AsRef<[u8]>,
+        value: impl AsHeaderValue,
     ) -> Result<Self, InvalidHeader> {
         self.inner.headers.insert(name, value)?;
         Ok(self)
     }
 
     /// Like `with_header`, for a header that is known to be valid.
-    pub(crate) fn with_known_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn with_known_header(mut self, name: &str, value: impl AsHeaderValue) -> Self {
         let added = self.inner.headers.append(name, value);
         debug_assert!(added.is_ok(), "{name} is a valid header");
         self
