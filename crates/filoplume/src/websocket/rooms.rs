@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use filoplume_websocket::CloseCode;
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 
 use super::message::{AsMessage, MessageRef};
 use super::room::{Broadcast, Room, RoomInner, SlowMembers};
@@ -50,14 +50,14 @@ pub struct Rooms {
 pub(super) struct RoomsInner {
     slow: SlowMembers,
     counts: Arc<RoomCounts>,
-    rooms: Mutex<HashMap<Box<str>, Room>>,
+    rooms: RwLock<HashMap<Box<str>, Room>>,
     #[cfg(feature = "redis")]
     joined: OnceLock<Membership>,
 }
 
 impl RoomsInner {
     pub(super) fn get(&self, name: &str) -> Option<Room> {
-        self.rooms.lock().get(name).cloned()
+        self.rooms.read().get(name).cloned()
     }
 
     /// Adds a socket to the room of this name. If that room is over, a new one takes its place: the
@@ -65,10 +65,10 @@ impl RoomsInner {
     pub(super) fn join(self: &Arc<Self>, name: &str, socket: &Socket) {
         let mut room = self.get(name).unwrap_or_else(|| {
             let owned = name.into();
-            self.rooms.lock().entry(owned).or_insert_with(|| self.room(name)).clone()
+            self.rooms.write().entry(owned).or_insert_with(|| self.room(name)).clone()
         });
         while !room.inner.add(socket) {
-            let mut rooms = self.rooms.lock();
+            let mut rooms = self.rooms.write();
             let entry = rooms.entry(name.into()).or_insert_with(|| self.room(name));
             if Arc::ptr_eq(&entry.inner, &room.inner) {
                 *entry = self.room(name);
@@ -84,7 +84,7 @@ impl RoomsInner {
 
     /// Removes a room that is over, unless another one has taken its place.
     pub(super) fn forget(&self, name: &str, room: &RoomInner) {
-        let mut rooms = self.rooms.lock();
+        let mut rooms = self.rooms.write();
         if rooms.get(name).is_some_and(|other| std::ptr::eq(&*other.inner, room)) {
             rooms.remove(name);
         }
@@ -208,7 +208,7 @@ impl Rooms {
         move |samples| {
             // Copied, so that the lock on the rooms is not held while this waits for the lock of
             // one.
-            let rooms: Vec<Room> = inner.rooms.lock().values().cloned().collect();
+            let rooms: Vec<Room> = inner.rooms.read().values().cloned().collect();
             let members = rooms.iter().map(Room::len).sum();
             let label = ("rooms", &*name);
             samples.gauge_of("filoplume_rooms", "Rooms with members.", &[label], rooms.len());
@@ -224,12 +224,12 @@ impl Rooms {
 
     /// Returns the names of all rooms with members, in no order.
     pub fn names(&self) -> Vec<String> {
-        self.inner.rooms.lock().keys().map(|name| name.to_string()).collect()
+        self.inner.rooms.read().keys().map(|name| name.to_string()).collect()
     }
 }
 
 impl fmt::Debug for Rooms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rooms").field("rooms", &self.inner.rooms.lock().len()).finish()
+        f.debug_struct("Rooms").field("rooms", &self.inner.rooms.read().len()).finish()
     }
 }
