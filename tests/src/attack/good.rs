@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -50,14 +50,18 @@ pub struct Answers {
 }
 
 impl Good {
-    /// Starts the clients.
+    /// Starts the clients, and waits until each of them has had its first response. Otherwise an
+    /// attack could begin before they are connected, and all of them would be newcomers.
     pub fn start(address: SocketAddr) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
+        let (asked_once, first_responses) = mpsc::channel();
         let start = |asked: Asked| {
-            let is_over = Arc::clone(&is_over);
-            thread::spawn(move || asked.again_and_again(address, &is_over))
+            let (is_over, asked_once) = (Arc::clone(&is_over), asked_once.clone());
+            thread::spawn(move || asked.again_and_again(address, &is_over, &asked_once))
         };
-        let threads = ASKED.map(start).into_iter().collect();
+        let threads: Vec<_> = ASKED.map(start).into_iter().collect();
+        drop(asked_once);
+        first_responses.iter().take(threads.len()).for_each(drop);
         Self { is_over, threads, noise: Some(Noise::start()) }
     }
 
@@ -95,6 +99,7 @@ impl Asked {
         self,
         address: SocketAddr,
         is_over: &AtomicBool,
+        asked_once: &mpsc::Sender<()>,
     ) -> (Latencies, Vec<String>) {
         let (mut latencies, mut failures) = (Latencies::default(), Vec::new());
         let (mut client, first) = (None, Instant::now());
@@ -109,6 +114,8 @@ impl Asked {
                         .push(format!("{self:?} failed at {at:.1?} after {took:.1?}: {failure}"));
                 }
             }
+            // Nobody listens after the first one.
+            let _ = asked_once.send(());
             thread::sleep(PAUSE);
         }
         (latencies, failures)

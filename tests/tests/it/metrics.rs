@@ -239,7 +239,7 @@ fn a_handler_reads_what_the_metrics_say() {
             let routes = observed.routes();
             let sleep = routes.iter().find(|route| route.pattern == "/sleep").unwrap();
             let waiting = sleep.phases.iter().find(|(name, _)| *name == "waiting").unwrap().1;
-            assert!(sleep.median.unwrap() >= MS * 20 && waiting >= MS * 20, "{sleep:?}");
+            assert!(sleep.median.unwrap() >= MS * 20 && waiting > MS * 15, "{sleep:?}");
             format!("{} {} {:?}", sleep.requests, sleep.active, sleep.statuses)
         })
         .start("127.0.0.1:0")
