@@ -93,8 +93,8 @@ step() {
     note "$verdict: $name, $((SECONDS - started)) s"
 }
 
-# beside LANE COMMAND...: runs steps beside those that follow, until `join LANE`. They use only
-# processors that nothing else needs, so they disturb no test. What they print, `join` prints.
+# beside LANE COMMAND...: runs steps beside those that follow, until `join LANE`. They use what the
+# others leave of the processors. What they print, `join` prints.
 beside() {
     local name=$1
     shift
