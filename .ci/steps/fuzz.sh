@@ -37,7 +37,8 @@ fuzz_seeds() {
 
 # fuzz_run WORKSPACE TARGET: runs a fuzz target, beginning with the inputs of its last run, the
 # seeds beside it and those of the corpus. The random seed is fixed, so that the result depends only
-# on the change. Longer runs look for new inputs.
+# on the change. Longer runs look for new inputs. The processors may be busy with other steps, so an
+# input is too slow only if it takes a minute.
 fuzz_run() {
     local corpus=$target/fuzz/corpus/$2 inputs seeds
     mkdir -p "$corpus"

@@ -70,7 +70,6 @@ clients() {
 # each other's way. A step that misses something says so.
 toolchains() {
     has rustup || return 0
-    local sysroot
     timeout 300 rustup target add $unixes $windows "$libc" >"$logs/targets.log" 2>&1 || true
     rustup run "$oldest" rustc --version >/dev/null 2>&1 \
         || timeout 120 rustup toolchain install "$oldest" --profile minimal --no-self-update \
