@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::config::Config;
 use super::handlers::log_failure;
 use super::message::{AsMessage, Message, MessageRef, SocketResult};
-use super::upgrade::Negotiated;
+use super::negotiated::Negotiated;
 use crate::observe::SocketCounts;
 
 /// Bytes that are read at once.

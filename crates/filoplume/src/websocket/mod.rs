@@ -29,7 +29,9 @@
 // A file uses only files that are listed below it.
 //
 //   upgrade               the handshake and the settings
-//   protocol, blocking    the socket on the event loop, and on a thread
+//   blocking              the socket on a thread
+//   negotiated            the result of a handshake
+//   protocol              the socket on the event loop
 //   handlers              its closures, and how they fail
 //   room, rooms, socket, outbox, pace  sending from any thread; these know each other
 //   joined                messages between the rooms of several instances
@@ -43,6 +45,7 @@ mod handlers;
 #[cfg(feature = "redis")]
 mod joined;
 mod message;
+mod negotiated;
 mod origins;
 mod outbox;
 mod pace;

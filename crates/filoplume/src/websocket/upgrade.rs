@@ -2,21 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use filoplume_runtime::{Request, Response, Stopping, Version};
-use filoplume_websocket::{Decoder, Encoder, HandshakeError, HandshakeRequest, Limits, VERSION};
 #[cfg(feature = "websocket-deflate")]
 use filoplume_websocket::{DeflateConfig, DeflateOptions};
+use filoplume_websocket::{HandshakeError, HandshakeRequest, Limits, VERSION};
 
 use super::blocking::{self, BlockingSocket};
 use super::config::Config;
 use super::handlers::Handlers;
 use super::message::{FromMessage, SocketResult};
+use super::negotiated::{Codec, Negotiated};
 use super::origins::{self, Allowed};
-use super::outbox::{Bounds, Form, Outbox};
-use super::protocol::SocketProtocol;
 use super::socket::{CloseReason, Socket};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
@@ -342,8 +340,7 @@ impl WebSocketUpgrade {
         }
         let supported: Vec<&str> = self.subprotocols.iter().map(String::as_str).collect();
         let subprotocol = self.handshake.choose_subprotocol(&supported).map(Box::from);
-        let (decoder, encoder) = (Decoder::server(self.config.limits), Encoder::server());
-        let codec = Codec { decoder, encoder, form: Form::Plain, extension: None };
+        let codec = Codec::plain(self.config.limits);
         #[cfg(feature = "websocket-deflate")]
         let codec = codec.negotiate(&self.config, self.handshake.extensions());
         let extension = codec.extension.clone();
@@ -370,58 +367,6 @@ impl WebSocketUpgrade {
 impl IntoResponse for WebSocketUpgrade {
     fn into_response(self) -> Result<Response> {
         self.accept(|negotiated| Response::upgrade_to(negotiated.into_protocol()))
-    }
-}
-
-/// What both ends agreed on, and what belongs to the socket.
-pub(super) struct Negotiated {
-    pub(super) codec: Codec,
-    pub(super) subprotocol: Option<Box<str>>,
-    pub(super) handlers: Handlers,
-    pub(super) config: Config,
-    pub(super) counts: Option<Arc<SocketCounts>>,
-}
-
-pub(super) struct Codec {
-    pub(super) decoder: Decoder,
-    pub(super) encoder: Encoder,
-    form: Form,
-    /// The value of `Sec-WebSocket-Extensions`.
-    extension: Option<String>,
-}
-
-#[cfg(feature = "websocket-deflate")]
-impl Codec {
-    fn negotiate(self, config: &Config, offers: &str) -> Self {
-        let agreed = config.deflate.and_then(|(deflate, options)| {
-            let (params, extension) = deflate.accept(offers)?;
-            Some((params, extension, options))
-        });
-        let Some((params, extension, options)) = agreed else { return self };
-        let form = if params.server_no_context_takeover {
-            Form::deflated(params.server_max_window_bits, options)
-        } else {
-            Form::Plain
-        };
-        Self {
-            decoder: self.decoder.with_deflate(&params),
-            encoder: self.encoder.with_deflate(&params, options),
-            form,
-            extension: Some(extension),
-        }
-    }
-}
-
-impl Negotiated {
-    fn into_protocol(self) -> SocketProtocol {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let Codec { decoder, encoder, form, .. } = self.codec;
-        let bounds = Bounds::of(&self.config);
-        let outbox = Outbox::new(id, self.subprotocol, form, encoder, bounds, self.counts);
-        let socket = Socket { outbox: Arc::new(outbox) };
-        SocketProtocol::new(socket, decoder, self.handlers, self.config.times)
     }
 }
 

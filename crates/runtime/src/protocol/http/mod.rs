@@ -9,6 +9,7 @@ mod push;
 mod receive;
 mod send;
 mod send_file;
+mod send_framing;
 #[cfg(feature = "spool")]
 mod spool;
 

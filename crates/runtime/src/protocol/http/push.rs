@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use filoplume_http1::{CHUNK_END, Headers, encode_chunk_head, encode_last_chunk};
 
-use super::send::SendFraming;
+use super::send_framing::SendFraming;
 use super::{Http, Stage, Step};
 use crate::budget::account::Account;
 use crate::budget::streams::OpenPushed;

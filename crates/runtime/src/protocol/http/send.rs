@@ -5,13 +5,12 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use filoplume_http1::{
-    BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_CHUNK, encode_chunk_head,
-};
+use filoplume_http1::{BodyEncoding, CloseReason, ContentLength};
 use http::StatusCode;
 
 use super::push::Pushing;
-use super::send_file::Source;
+use super::send_file::{PUMP_BYTES, Source};
+use super::send_framing::SendFraming;
 use super::{Http, Stage};
 use crate::budget::account::{Account, Charge};
 use crate::budget::descriptors::HeldDescriptor;
@@ -23,9 +22,6 @@ use crate::service::response::{Response, ResponseBody};
 
 /// A body of up to this length is copied after its head. A longer one is written without a copy.
 const COPY_BYTES_MAX: usize = 8 * 1024;
-
-/// Maximum number of bytes read from a body's reader at once.
-pub(super) const PUMP_BYTES: usize = 64 * 1024;
 
 /// A response body that comes from a reader.
 pub(super) struct Sending {
@@ -42,59 +38,6 @@ pub(super) struct Sending {
     /// The reader's share of the memory budget. It is charged from the first time that the peer
     /// does not take what it is sent until the body ends.
     charge: Charge,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SendFraming {
-    Length { left: u64 },
-    Chunked,
-    UntilClose,
-}
-
-impl SendFraming {
-    /// Returns `None` if no body is sent.
-    fn of(encoding: BodyEncoding) -> Option<Self> {
-        match encoding {
-            BodyEncoding::None => None,
-            BodyEncoding::Length(left) => Some(Self::Length { left }),
-            BodyEncoding::Chunked => Some(Self::Chunked),
-            BodyEncoding::UntilClose => Some(Self::UntilClose),
-        }
-    }
-
-    pub(super) fn ends_with_connection(self) -> bool {
-        matches!(self, Self::UntilClose)
-    }
-
-    /// Appends a piece of the body, with its framing. Returns whether it was the last one. An empty
-    /// piece means that the reader has ended.
-    fn encode(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<bool> {
-        match self {
-            Self::Length { left } => {
-                *left -= piece.len() as u64;
-                output.extend_from_slice(piece);
-                if piece.is_empty() && *left > 0 {
-                    let error = format!("the body ended {left} bytes early");
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, error));
-                }
-                Ok(*left == 0)
-            }
-            Self::Chunked if piece.is_empty() => {
-                output.extend_from_slice(LAST_CHUNK);
-                Ok(true)
-            }
-            Self::Chunked => {
-                encode_chunk_head(piece.len(), output);
-                output.extend_from_slice(piece);
-                output.extend_from_slice(CHUNK_END);
-                Ok(false)
-            }
-            Self::UntilClose => {
-                output.extend_from_slice(piece);
-                Ok(piece.is_empty())
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Sending {

@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use super::send::{PUMP_BYTES, SendFraming};
+use super::send_framing::SendFraming;
 use super::{Http, Stage};
 use crate::service::file_body::FileBody;
+
+/// Maximum number of bytes read from a body's reader at once.
+pub(super) const PUMP_BYTES: usize = 64 * 1024;
 
 /// Maximum number of bytes that the system sends at once. It sends them in some tens of
 /// microseconds if they are in memory, and otherwise waits for the disk, as a read does.
