@@ -15,15 +15,15 @@ use super::{CSRF_SECRET, Generations, SUBJECT, SessionStore};
 use crate::core::error::{Error, Result};
 use crate::key::Key;
 
-/// Random bytes of an ID: it cannot be guessed, and no two sessions share it.
+/// Random bytes of a token: it cannot be guessed, and no two sessions share it.
 const TOKEN_BYTES: usize = 32;
 
-/// How often the changes of this request are merged with those of other requests, before it fails.
+/// The maximum number of attempts to merge the changes of a request with those of others.
 const CONFLICTS_MAX: u32 = 16;
 
-/// The purpose of a signature. An ID that was signed for one purpose is not accepted for another.
-/// For values in cookies, the purpose includes the name of the cookie, so that a value from one
-/// part of an app is not accepted in another.
+// The purposes for which a key signs, hashes or encrypts. A value that was made for one purpose is
+// not accepted for another. For values in cookies, the purpose includes the name of the cookie, so
+// that a value from one part of an app is not accepted in another.
 const TOKEN_PURPOSE: &str = "session-token";
 const ID_PURPOSE: &str = "session-id";
 const CONTENT_PURPOSE: &str = "session-content";
@@ -64,11 +64,16 @@ pub(crate) struct LoadedSession {
     is_destroyed: bool,
 }
 
+/// A session as the store has it.
 struct Stored {
-    /// The key that the session was begun with: its ID in the store depends on it.
+    /// The key with which the session was begun. The token is signed and hashed with it.
     key: Key,
+    /// The random text in the cookie.
     token: String,
+    /// The name of the session in the store: a keyed hash of the token, which cannot be used as a
+    /// cookie.
     id: String,
+    /// The record as it was loaded.
     bytes: Vec<u8>,
 }
 
@@ -80,7 +85,7 @@ pub(crate) enum CookieAction {
     Set {
         value: String,
         keep_for: Duration,
-        /// Whether browsers keep it when they are closed, whatever the app does otherwise.
+        /// Whether browsers keep it when they are closed, even with `until_browser_closes`.
         is_remembered: bool,
     },
     Remove,
@@ -168,7 +173,7 @@ impl SessionManager {
                 let opened =
                     self.keys().find_map(|key| key.open(&self.purpose(CONTENT_PURPOSE), presented));
                 if opened.is_none() {
-                    self.mismatches.of_key(presented);
+                    self.mismatches.log_foreign_key(presented);
                 }
                 opened
                     .and_then(|content| Record::decode(content.as_bytes()))
@@ -180,7 +185,7 @@ impl SessionManager {
                 let verified =
                     self.keys().find_map(|key| Some((key, key.verify(&purpose, presented)?)));
                 let Some((key, token)) = verified else {
-                    self.mismatches.of_key(presented);
+                    self.mismatches.log_foreign_key(presented);
                     return Ok(LoadedSession::new(now));
                 };
                 let id = key.mac(ID_PURPOSE, token);
@@ -196,7 +201,7 @@ impl SessionManager {
             }
         };
         if let Some((record, _)) = &found {
-            self.mismatches.of_clock(record, now);
+            self.mismatches.log_foreign_clock(record, now);
         }
         let alive = found.filter(|(record, _)| record.keep_for(self.lifetime, now).is_some());
         let Some((record, stored)) = alive else { return Ok(LoadedSession::new(now)) };

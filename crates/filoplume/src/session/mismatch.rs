@@ -25,7 +25,7 @@ impl Default for Mismatches {
 impl Mismatches {
     /// Logs that no key of this app has made a cookie, unless it does not look like one at all.
     #[cold]
-    pub(super) fn of_key(&self, cookie: &str) {
+    pub(super) fn log_foreign_key(&self, cookie: &str) {
         if !may_be_of_a_key(cookie) {
             return;
         }
@@ -39,7 +39,7 @@ impl Mismatches {
     }
 
     /// Logs that a session was begun or used at a time that has not come yet.
-    pub(super) fn of_clock(&self, record: &Record, now: u64) {
+    pub(super) fn log_foreign_clock(&self, record: &Record, now: u64) {
         let Some(seconds) = seconds_ahead(record, now) else { return };
         if let Some(left_out) = self.clocks.admit() {
             tracing::warn!(

@@ -374,7 +374,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the session, and loads it if that was not done yet.
+    /// Locks and returns the session. The first call loads it.
     fn live(&self) -> Result<MappedMutexGuard<'_, LoadedSession>> {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
@@ -437,7 +437,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The session. If the store fails, the response is a `500`.
+/// The session. If the store fails, its error is the response, such as a `503` if it is away.
 impl FromRequest for Session {
     type Rejection = Error;
 

@@ -36,7 +36,7 @@ pub(crate) struct Lifetime {
 }
 
 impl Lifetime {
-    /// Returns how long a session is kept at most from a use of it on.
+    /// Returns the longest time for which a session is kept after a use.
     pub(crate) fn longest(self) -> Duration {
         self.idle.min(self.absolute)
     }

@@ -36,17 +36,17 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 ///
-/// Broken connections are replaced, once per command. The timeout for each response of the server
-/// is two seconds. A request whose session cannot be read or written because Redis is too slow, is
-/// full, or cannot be reached, is answered with `503`. While Redis does not answer at all, one
-/// request at a time waits for it, and all others get their `503` at once.
+/// If a connection is broken, the command is repeated once on a new one. The timeout for each
+/// response of the server is two seconds. A request whose session cannot be read or written because
+/// Redis is too slow, is full, or cannot be reached, is answered with `503`. While Redis does not
+/// answer at all, one request at a time waits for it, and all others get their `503` at once.
 ///
 /// Redis removes sessions when they expire. A session of a visitor expires after an hour, or after
 /// its own lifetime if that is shorter, until a client presents it. From then on it has its whole
 /// lifetime, like those of users who [logged in](super::Session::log_in) have from the start. So a
-/// flood of new sessions holds memory for an hour. A bound on that memory is `maxmemory` of the
-/// server: with the `maxmemory-policy` `volatile-ttl`, the sessions that expire soonest are evicted
-/// first, which are the new ones, and then those that were not used for longest.
+/// flood of new sessions holds memory for an hour. `maxmemory` of the server bounds that memory.
+/// With the `maxmemory-policy` `volatile-ttl`, the sessions that expire soonest are evicted first:
+/// the new ones, and then those that have not been used for the longest time.
 ///
 /// TLS is not supported: use a tunnel, a Unix socket, or your own store.
 pub struct RedisStore {
@@ -106,7 +106,7 @@ impl RedisStore {
             format!("the session store, Redis at {address}, did not answer within {timeout:?}")
         } else if source.is_io_error() || source.is_unrecoverable_error() {
             format!("the session store, Redis at {address}, is not available")
-        } else if passes(&source) {
+        } else if is_temporary(&source) {
             format!("the session store, Redis at {address}, refuses the command for now")
         } else {
             return source.into();
@@ -118,11 +118,11 @@ impl RedisStore {
 
 /// Returns whether an error is temporary: Redis cannot serve the command now, because its memory or
 /// its disk is full, or because it is loading, busy with a script, or a replica.
-fn passes(error: &RedisError) -> bool {
-    let passing = ["OOM", "MISCONF", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS"];
+fn is_temporary(error: &RedisError) -> bool {
+    let temporary = ["OOM", "MISCONF", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS"];
     // A script that cannot write is `ERR` in Redis before 7, followed by the text of the error.
     let is_full_in_script = || error.detail().is_some_and(|detail| detail.contains("OOM command"));
-    error.code().is_some_and(|code| passing.contains(&code)) || is_full_in_script()
+    error.code().is_some_and(|code| temporary.contains(&code)) || is_full_in_script()
 }
 
 /// Why Redis is not available, without secrets.

@@ -114,9 +114,9 @@ pub trait SessionStore: Send + Sync + 'static {
     /// If the store is not available. The session may then still exist.
     fn remove(&self, id: &str) -> Result<()>;
 
-    /// Like [`load`](Self::load), with the time for which a session is kept at most when a client
-    /// has presented it. A store that keeps new sessions for a shorter time keeps this one for
-    /// `keep_for` from now on.
+    /// Like [`load`](Self::load). `keep_for` is the longest time for which a session is kept after
+    /// a use. A store that keeps new sessions for a shorter time keeps this one for `keep_for` from
+    /// now on.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ use crate::observe::Samples;
 ///     });
 /// let client = app.test();
 /// client.post("/news").body("first").send();
-/// // A client that has got the event 0 before gets what is missing.
+/// // A client that has received the event 0 before gets what is missing.
 /// let feed = client.get("/feed").header("last-event-id", "0").send();
 /// assert!(feed.text().ends_with("data: first\n\n"));
 /// ```
@@ -123,11 +123,11 @@ impl Recent {
 struct CatchUp {
     broadcast: Broadcast<pushed::Sender>,
     recent: Arc<Mutex<Recent>>,
-    /// How many of all events it has got or need not get.
+    /// How many of all events it has received or need not receive.
     count: u64,
     /// `None` once it is among the clients.
     sender: Option<pushed::Sender>,
-    /// Whether it has got some of them.
+    /// Whether it has received some of them.
     has_begun: bool,
 }
 
@@ -145,7 +145,7 @@ impl CatchUp {
                 self.sender = None;
                 return None;
             }
-            // A client that has got nothing yet is treated as if it had come later.
+            // A client that has received nothing yet is treated as if it had come later.
             None => {
                 self.count = recent.removed;
                 recent.piece_behind(self.count).unwrap_or_default()
@@ -249,7 +249,7 @@ impl Hub {
     }
 
     /// Returns a stream of the hub's events, as the response to a client. It begins with the kept
-    /// events after the last one that the client has got. If that one is not kept any more, it
+    /// events after the last one that the client has received. If that one is not kept any more, it
     /// begins with all kept events: the client has missed these at least. They are sent at the pace
     /// of the client, and nothing waits for it meanwhile. If more events are sent in that time than
     /// are kept, it counts as slow.

@@ -1,4 +1,4 @@
-//! The last event that a client has got.
+//! The last event that a client has received.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use filoplume_runtime::Request;
 use crate::core::context::Context;
 use crate::core::extract::FromRequest;
 
-/// The ID of the last event that a client has got, if it connects again: the header
+/// The ID of the last event that a client has received, if it connects again: the header
 /// `Last-Event-ID`. It comes from the client and may be anything.
 ///
 /// ```

@@ -78,14 +78,15 @@ impl Ledger {
         self.queued
     }
 
-    /// Decides about a new task. A task with `can_wait` waits if a worker will come for it.
+    /// Decides about a new task. A task with `can_wait` waits for a busy worker, if there is one,
+    /// although another one is idle or could be started.
     pub(super) fn admit(&mut self, urgency: Urgency, can_wait: bool) -> Admission {
         if self.closed {
             return Admission::Closed;
         }
-        let is_expected =
+        let waits_for_busy =
             urgency == Urgency::Ordinary && can_wait && self.workers > self.urgent + self.idle;
-        if is_expected && self.queued < self.limits.queue_capacity {
+        if waits_for_busy && self.queued < self.limits.queue_capacity {
             self.queued += 1;
             return Admission::Queue;
         }
@@ -121,8 +122,8 @@ impl Ledger {
         // would use up the reserve, and the next event loop would find no thread. The exception is
         // a worker without which no worker would ever check the queue.
         let is_surplus = self.ordinary() > self.limits.threads_max;
-        let others_return = self.workers - 1 > self.urgent;
-        if self.queued > 0 && !(is_surplus && others_return) {
+        let others_check_queue = self.workers - 1 > self.urgent;
+        if self.queued > 0 && !(is_surplus && others_check_queue) {
             self.queued -= 1;
             return Next::TakeQueued;
         }
@@ -222,11 +223,11 @@ impl Ledger {
     /// Returns whether one more worker may be started. Workers with urgent tasks do not count
     /// toward `threads_max`: a pool that leads all event loops still has all its threads for tasks.
     const fn may_spawn(&self, urgency: Urgency) -> bool {
-        let has_reserve =
+        let has_room =
             self.workers < self.limits.threads_max.saturating_add(self.limits.urgent_reserve);
         match urgency {
-            Urgency::Ordinary => has_reserve && self.ordinary() < self.limits.threads_max,
-            Urgency::Urgent => has_reserve,
+            Urgency::Ordinary => has_room && self.ordinary() < self.limits.threads_max,
+            Urgency::Urgent => has_room,
         }
     }
 

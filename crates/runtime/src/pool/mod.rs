@@ -90,9 +90,9 @@ impl<T: Send + 'static> Pool<T> {
         Some(Reservation::new(worker))
     }
 
-    /// Returns whether tasks wait for which no thread is available. Costs one load, so that threads
-    /// which could end their current work can check it often.
-    pub(crate) fn has_waiting_tasks(&self) -> bool {
+    /// Returns whether the pool is short of threads: tasks wait, and no thread is available for
+    /// them. Costs one load, so that threads which could end their current work can check it often.
+    pub(crate) fn is_short(&self) -> bool {
         self.shared.short_hint()
     }
 

@@ -72,10 +72,10 @@ impl Patience {
     /// overdue.
     pub(super) fn left(&self, now: u64, queued_at: u64) -> Option<u64> {
         // A task waits for a processor only as long as workers return.
-        let late_at = (queued_at + self.wait_for_processor())
+        let overdue_at = (queued_at + self.wait_for_processor())
             .min(self.returned_at + self.rare_return())
             .max(queued_at + self.wait_for_wake());
-        if now >= late_at { None } else { Some(late_at - now) }
+        if now >= overdue_at { None } else { Some(overdue_at - now) }
     }
 
     /// Records that a worker has finished a task.

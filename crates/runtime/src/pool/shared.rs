@@ -11,7 +11,7 @@ use super::ledger::Urgency;
 use super::metrics::{PoolMetrics, Totals};
 use super::refused::{Refused, RefusedBecause};
 use super::spawn::{Spawner, ThreadStart};
-use super::state::{Claim, Late, Placement, Rescue, State};
+use super::state::{Claim, Overdue, Placement, Rescue, State};
 use super::worker::{Assignment, Cell, WorkerHandle};
 use crate::budget::throttle::Throttle;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -80,7 +80,7 @@ impl<T: Send + 'static> Shared<T> {
 
     /// Returns the nanoseconds since the pool was created. Always 0 in a pool that is not patient.
     pub(super) fn now(&self) -> u64 {
-        let elapsed = self.clock_start.map_or(0, |born| born.elapsed().as_nanos());
+        let elapsed = self.clock_start.map_or(0, |start| start.elapsed().as_nanos());
         u64::try_from(elapsed).unwrap_or(u64::MAX)
     }
 
@@ -147,10 +147,10 @@ impl<T: Send + 'static> Shared<T> {
         // Costs one load if no task waits.
         while shared.queued_hint() > 0 && shared.clock_start.is_some() {
             let now = shared.now();
-            match shared.with_state(|state| state.take_late(now)) {
-                Late::Nothing => return None,
-                Late::In(left) => return Some(Duration::from_nanos(left)),
-                Late::Now(placement) => {
+            match shared.with_state(|state| state.take_overdue(now)) {
+                Overdue::Nothing => return None,
+                Overdue::In(left) => return Some(Duration::from_nanos(left)),
+                Overdue::Now(placement) => {
                     // A task that cannot be placed now is back in the queue. A worker will come for
                     // it.
                     if Self::carry_out(shared, placement, Urgency::Ordinary).is_err() {
@@ -224,11 +224,11 @@ impl<T: Send + 'static> Shared<T> {
 
     /// Claims an idle or a new worker.
     pub(super) fn claim_worker(shared: &Arc<Self>) -> Option<WorkerHandle<T>> {
-        let placement = shared.with_state(|state| {
+        let claim = shared.with_state(|state| {
             let admission = state.ledger.admit(Urgency::Urgent, false);
             state.claim(admission)
         });
-        match placement {
+        match claim {
             Claim::Idle(worker) => Some(worker),
             Claim::Spawn(number) => {
                 let cell = Arc::new(Cell::new(None));

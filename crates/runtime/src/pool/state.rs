@@ -18,7 +18,7 @@ pub(super) struct State<T> {
     pub(super) threads_peak: usize,
     /// Whether the system refused to start the last thread.
     pub(super) cannot_spawn: bool,
-    threads_named: u64,
+    threads_numbered: u64,
     pub(super) threads_retired: u64,
 }
 
@@ -31,7 +31,7 @@ impl<T> State<T> {
             patience: Patience::new(),
             threads_peak: 0,
             cannot_spawn: false,
-            threads_named: 0,
+            threads_numbered: 0,
             threads_retired: 0,
         }
     }
@@ -63,7 +63,7 @@ impl<T> State<T> {
             },
             Admission::Spawn => {
                 self.threads_peak = self.threads_peak.max(self.ledger.workers());
-                Placement::Spawn(self.next_name(), task)
+                Placement::Spawn(self.next_number(), task)
             }
             Admission::Queue => {
                 self.queue.push_back(Queued { task, at: now });
@@ -93,17 +93,17 @@ impl<T> State<T> {
     }
 
     /// Removes the oldest task from the queue for another worker if it has waited for too long.
-    pub(super) fn take_late(&mut self, now: u64) -> Late<T> {
-        let Some(oldest) = self.queue.front() else { return Late::Nothing };
+    pub(super) fn take_overdue(&mut self, now: u64) -> Overdue<T> {
+        let Some(oldest) = self.queue.front() else { return Overdue::Nothing };
         if self.is_short() {
-            return Late::Nothing;
+            return Overdue::Nothing;
         }
         if let Some(left) = self.patience.left(now, oldest.at) {
-            return Late::In(left);
+            return Overdue::In(left);
         }
-        let Some(oldest) = self.queue.pop_front() else { return Late::Nothing };
+        let Some(oldest) = self.queue.pop_front() else { return Overdue::Nothing };
         let admission = self.ledger.overdue();
-        Late::Now(self.apply_to_oldest(admission, oldest.task, now))
+        Overdue::Now(self.apply_to_oldest(admission, oldest.task, now))
     }
 
     /// As `apply`, for a worker that gets its task later.
@@ -112,7 +112,7 @@ impl<T> State<T> {
             Admission::Wake => self.idle.pop().map_or(Claim::Unavailable, Claim::Idle),
             Admission::Spawn => {
                 self.threads_peak = self.threads_peak.max(self.ledger.workers());
-                Claim::Spawn(self.next_name())
+                Claim::Spawn(self.next_number())
             }
             Admission::Queue | Admission::Refuse | Admission::Closed => Claim::Unavailable,
         }
@@ -125,7 +125,7 @@ impl<T> State<T> {
     /// [`Shared::join`](super::shared::Shared::join) would see a pool without workers.
     pub(super) fn rescue(&mut self) -> Rescue {
         if self.ledger.rescue() {
-            return Rescue::Spawn(self.next_name());
+            return Rescue::Spawn(self.next_number());
         }
         Rescue::NotNeeded { is_empty: self.ledger.workers() == 0 }
     }
@@ -141,9 +141,9 @@ impl<T> State<T> {
         self.ledger.idle() == self.idle.len() && self.ledger.queued() == self.queue.len()
     }
 
-    fn next_name(&mut self) -> u64 {
-        self.threads_named += 1;
-        self.threads_named
+    fn next_number(&mut self) -> u64 {
+        self.threads_numbered += 1;
+        self.threads_numbered
     }
 
     /// Counts a worker that has retired. Returns whether it was the last one.
@@ -159,8 +159,8 @@ pub(super) struct Queued<T> {
     pub(super) at: u64,
 }
 
-/// Whether the oldest task has waited for too long.
-pub(super) enum Late<T> {
+/// Whether the oldest task has waited for a busy worker for too long.
+pub(super) enum Overdue<T> {
     /// No task waits, or no worker is available.
     Nothing,
     /// It will be overdue in this many nanoseconds.

@@ -93,7 +93,7 @@ fn a_thread_of_the_reserve_ends_after_its_task_and_takes_no_queued_one() {
     assert_eq!(pool.metrics().queued, 1);
     drop(hold);
     queued_done.recv_timeout(LONG).unwrap();
-    assert!(!pool.has_waiting_tasks());
+    assert!(!pool.is_short());
     ends(&pool);
 }
 
@@ -181,7 +181,7 @@ fn a_task_whose_thread_cannot_be_started_waits_for_a_busy_one() {
     pool.submit(task).unwrap();
     let (task, done) = signalling();
     pool.submit(task).unwrap();
-    assert!(pool.has_waiting_tasks());
+    assert!(pool.is_short());
     let refused =
         pool_with_failures(one_thread(), |_| true).submit_urgent(Box::new(|| ())).unwrap_err();
     assert!(matches!(refused.reason, RefusedBecause::CannotSpawn(_)));

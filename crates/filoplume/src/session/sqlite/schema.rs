@@ -32,7 +32,8 @@ pub(super) const REPLACE: &str = "UPDATE filoplume_sessions
 pub(super) const DELETE_EXPIRED: &str = "DELETE FROM filoplume_sessions WHERE id IN
      (SELECT id FROM filoplume_sessions WHERE ends <= ?1 ORDER BY ends LIMIT ?2)";
 
-/// ?1 an ID that stays.
+/// ?1 an ID that stays. `is_used >= 0` is true for each row: with it, SQLite searches the index of
+/// the eviction order, and does not scan it.
 pub(super) const DELETE_NEXT: &str = "DELETE FROM filoplume_sessions WHERE id IN
      (SELECT id FROM filoplume_sessions WHERE is_used >= 0 AND id <> ?1
       ORDER BY is_used, at LIMIT 1)
@@ -158,7 +159,7 @@ impl Extent {
         }
     }
 
-    /// Returns whether this has as many sessions and as many bytes as another one.
+    /// Returns whether this has at least as many sessions and bytes as another one.
     pub(super) fn covers(self, other: Self) -> bool {
         self.sessions >= other.sessions && self.bytes >= other.bytes
     }

@@ -17,7 +17,7 @@ impl Worker<'_> {
             || connection.is_writing()
             || !connection.guest.as_http().is_some_and(Http::is_reading_request)
             || !engine.crowd.may_lease()
-            || engine.pool.has_waiting_tasks()
+            || engine.pool.is_short()
             || engine.seats.is_short()
             || self.seat.as_ref().is_some_and(|seat| seat.is_vital() || seat.is_limited())
             || engine.is_draining()
