@@ -378,6 +378,11 @@ impl RunningApp {
         self.beside.as_ref()?.addr_of(Part::Console)
     }
 
+    /// Returns the [address of the probes](crate::Health::address), if they have one of their own.
+    pub fn health_addr(&self) -> Option<SocketAddr> {
+        self.beside.as_ref()?.addr_of(Part::Health)
+    }
+
     /// Returns the [address of the metrics](App::metrics_on), if they have one of their own.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.beside.as_ref()?.addr_of(Part::Metrics)

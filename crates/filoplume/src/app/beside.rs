@@ -1,4 +1,5 @@
-//! Parts of an app that are served on an address of their own: the console and the metrics.
+//! Parts of an app that are served on an address of their own: the console, the health checks and
+//! the metrics.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -44,6 +45,7 @@ pub(crate) trait Beside: fmt::Debug + Send + Sync {
 pub(crate) enum Part {
     #[cfg(feature = "console")]
     Console,
+    Health,
     Metrics,
 }
 
@@ -52,6 +54,7 @@ impl Part {
         match self {
             #[cfg(feature = "console")]
             Self::Console => "console",
+            Self::Health => "probes",
             Self::Metrics => "metrics",
         }
     }
@@ -61,6 +64,7 @@ impl Part {
         match self {
             #[cfg(feature = "console")]
             Self::Console => "leave `Console::address` out",
+            Self::Health => "leave `Health::address` out",
             Self::Metrics => "use `App::metrics` in place of `App::metrics_on`",
         }
     }

@@ -68,7 +68,8 @@ pub struct Health {
     cache_for: Duration,
     overloaded_at: Option<usize>,
     live_path: String,
-    ready_path: String,
+    pub(crate) ready_path: String,
+    pub(crate) address: Option<String>,
 }
 
 impl Health {
@@ -87,6 +88,7 @@ impl Health {
             overloaded_at: None,
             live_path: "/live".to_owned(),
             ready_path: "/ready".to_owned(),
+            address: None,
         }
     }
 
@@ -221,6 +223,31 @@ impl Health {
         self
     }
 
+    /// Answers the probes on an address of their own, such as `127.0.0.1:9000`, and not on those of
+    /// the app. So they stay out of reach of the app's clients, and are answered while the app's
+    /// connections are used up. Port 0 selects a free port. The middleware of the app does not
+    /// apply to them. [Metrics](crate::App::metrics_on) and a console can have the same address.
+    ///
+    /// [`App::listen`](crate::App::listen), [`App::start`](crate::App::start) and those like them
+    /// bind the address. It is served until the app has stopped, so `/ready` says `503` while
+    /// requests are finished. [`RunningApp::health_addr`](crate::RunningApp::health_addr) returns
+    /// the address. An address that answers probes says nothing about the addresses of the app: a
+    /// load balancer that checks the way of its requests needs the probes there.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let health = Health::new().address("127.0.0.1:0");
+    /// let app = App::new().get("/", || "hi").health(health).start("127.0.0.1:0")?;
+    /// assert_ne!(app.health_addr(), Some(app.local_addr()));
+    /// app.shutdown();
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = Some(address.into());
+        self
+    }
+
     fn add<E: Into<Error>>(
         mut self,
         purpose: Purpose,
@@ -279,6 +306,7 @@ impl fmt::Debug for Health {
         f.debug_struct("Health")
             .field("live_path", &self.live_path)
             .field("ready_path", &self.ready_path)
+            .field("address", &self.address)
             .field("checks", &names)
             .finish_non_exhaustive()
     }

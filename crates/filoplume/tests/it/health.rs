@@ -250,3 +250,42 @@ fn the_latest_results_are_among_the_metrics_and_a_scrape_runs_no_check() {
     }
     assert_eq!(*runs.lock().unwrap(), 1);
 }
+
+#[test]
+fn probes_on_an_address_of_their_own_are_answered_until_the_app_has_stopped() {
+    let (enter, entered) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let slow = move || {
+        enter.send(()).unwrap();
+        released.lock().unwrap().recv().unwrap();
+        "done"
+    };
+    let app = App::new()
+        .route("/slow", get(slow).on_pool())
+        .health(Health::new().address("127.0.0.1:0"))
+        .metrics_on("127.0.0.1:0", "/metrics")
+        .config(ServerConfig::default().drain_timeout(LONG))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let (address, probes) = (app.local_addr(), app.health_addr().unwrap());
+    assert_eq!(app.metrics_addr(), Some(probes), "parts with the same address share it");
+    assert_eq!([status(address, "/ready"), status(address, "/live")], [404, 404]);
+    assert_eq!([status(probes, "/ready"), status(probes, "/live")], [200, 200]);
+    let slow = send(address, "/slow");
+    entered.recv_timeout(LONG).unwrap();
+    app.shutdown_handle().shutdown();
+    assert_eq!([status(probes, "/ready"), status(probes, "/live")], [503, 200]);
+    release.send(()).unwrap();
+    assert_eq!(status_of(slow), 200);
+    app.shutdown();
+    TcpStream::connect(probes).unwrap_err();
+}
+
+#[test]
+fn probes_that_nobody_would_bind_are_a_mistake() {
+    let app = App::new().health(Health::new().address("127.0.0.1:0"));
+    let error = format!("{:?}", app.build().unwrap_err());
+    assert!(error.contains("the address of the probes, 127.0.0.1:0, is one which"), "{error}");
+    assert!(error.contains("leave `Health::address` out"), "{error}");
+}
