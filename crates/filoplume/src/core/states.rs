@@ -34,6 +34,23 @@ pub trait Shared: Send + Sync {}
 #[diagnostic::do_not_recommend]
 impl<T: Send + Sync> Shared for T {}
 
+/// A value that an extractor can copy from the states.
+///
+/// It replaces `Clone` in the bound of [`State`](crate::State), so that the compiler's message is
+/// about states.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not `Clone`, so it cannot be extracted as `State<{Self}>`: share it as \
+               `State<Arc<{Self}>>`, with `.state(Arc::new(value))`",
+    label = "each request gets a clone of the state",
+    note = "the type is the same in both places: `.state(Arc::new(value))` and \
+            `State(value): State<Arc<T>>`; a struct whose fields are `Clone` can have \
+            `#[derive(Clone)]` instead"
+)]
+pub trait CloneState: Clone {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Clone> CloneState for T {}
+
 impl States {
     /// Adds a value. If there is one of that type already, returns the line that added it.
     pub(crate) fn insert<T: Send + Sync + 'static>(

@@ -8,7 +8,7 @@ use filoplume_runtime::Request;
 use super::FromRequest;
 use crate::core::context::Context;
 use crate::core::options::RouteOptions;
-use crate::core::states::Shared;
+use crate::core::states::{CloneState, Shared};
 
 /// Extracts a clone of the state of this type that was passed to [`App::state`](crate::App::state)
 /// or to a router's `state`.
@@ -35,7 +35,7 @@ use crate::core::states::Shared;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<T>(pub T);
 
-impl<T: Clone + Shared + 'static> FromRequest for State<T> {
+impl<T: CloneState + Shared + 'static> FromRequest for State<T> {
     type Rejection = Infallible;
 
     fn from_request(_: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {

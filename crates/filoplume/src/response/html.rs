@@ -19,7 +19,23 @@ use crate::core::response::IntoResponse;
 #[must_use = "a response does nothing until it is returned"]
 pub struct Html<T>(pub T);
 
-impl<T: Into<Bytes>> IntoResponse for Html<T> {
+/// The text of a page.
+///
+/// It replaces `Into<Bytes>` in the bound of [`Html`], so that the compiler's message is about
+/// pages.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the text of `Html`: write it as a `String`, or return \
+               `Json(value)` in place of `Html(Json(value))`",
+    label = "neither text nor bytes",
+    note = "a page is `Html(format!(..))`, `Html(\"<h1>..\")` or the result of \
+            `templates.render(..)`; a number is written as `Html(number.to_string())`"
+)]
+pub trait PageText: Into<Bytes> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<Bytes>> PageText for T {}
+
+impl<T: PageText> IntoResponse for Html<T> {
     const SAYS_STATUS: bool = false;
 
     fn into_response(self) -> Result<Response> {

@@ -2,6 +2,7 @@
 
 mod build;
 mod guards;
+mod listening_router;
 mod pattern;
 mod prefix;
 mod route;

@@ -24,6 +24,36 @@ pub(super) struct Handlers {
     close: Option<OnClose>,
 }
 
+/// A closure that handles messages.
+///
+/// It stands for `FnMut(&Socket, M) -> R` in bounds, so that the compiler's message is about
+/// messages: that of `FnMut` recommends other types for swapped parameters.
+///
+/// `Kind` is inferred. The compiler speaks of this trait, and not of `FnMut`, only if it has two
+/// implementations to choose from.
+#[diagnostic::on_unimplemented(
+    message = "a closure that handles messages takes the socket first, by reference: \
+               `|socket: &Socket, text: String| ..`",
+    label = "not `|socket: &Socket, text: String| ..`",
+    note = "the second parameter is a `String`, a `Vec<u8>`, a `Message` or a `Json<T>`"
+)]
+pub trait MessageFn<M, R, Kind>: FnMut(&Socket, M) -> R {}
+
+impl<M, R, F: FnMut(&Socket, M) -> R> MessageFn<M, R, SocketFirst> for F {}
+
+impl<M, R, F: FnMut(&Socket, M) -> R + Never> MessageFn<M, R, Nothing> for F {}
+
+/// The kind of all closures that handle messages.
+#[derive(Debug)]
+pub struct SocketFirst;
+
+/// A kind without closures.
+#[derive(Debug)]
+pub struct Nothing;
+
+/// No type implements it.
+pub trait Never {}
+
 /// Why a message was not handled.
 enum Failure {
     Unacceptable(Unacceptable),
@@ -38,9 +68,9 @@ impl Handlers {
         self.open = Some(Box::new(|socket| open(socket).into_error()));
     }
 
-    pub(super) fn on_message<M: FromMessage, R: SocketResult>(
+    pub(super) fn on_message<M: FromMessage, R: SocketResult, K>(
         &mut self,
-        mut handle: impl FnMut(&Socket, M) -> R + Send + 'static,
+        mut handle: impl MessageFn<M, R, K> + Send + 'static,
     ) {
         self.message = Some(Box::new(move |socket, message| {
             let message = M::from_message(message).map_err(Failure::Unacceptable)?;

@@ -11,7 +11,7 @@ use filoplume_websocket::{HandshakeError, HandshakeRequest, Limits, VERSION};
 
 use super::blocking::{self, BlockingSocket};
 use super::config::Config;
-use super::handlers::Handlers;
+use super::handlers::{Handlers, MessageFn};
 use super::message::{FromMessage, SocketResult};
 use super::negotiated::{Codec, Negotiated};
 use super::origins::{self, Allowed};
@@ -170,9 +170,9 @@ impl WebSocketUpgrade {
     /// A socket is closed with 1003 or 1007 if a message has another type, and with 1011 if the
     /// closure returns an error or panics.
     #[doc(alias("on_upgrade"))]
-    pub fn on_message<M: FromMessage, R: SocketResult>(
+    pub fn on_message<M: FromMessage, R: SocketResult, K>(
         mut self,
-        handle: impl FnMut(&Socket, M) -> R + Send + 'static,
+        handle: impl MessageFn<M, R, K> + Send + 'static,
     ) -> Self {
         self.handlers.on_message(handle);
         self

@@ -105,6 +105,21 @@ pub struct Cookies {
     jar: Arc<Mutex<Jar>>,
 }
 
+/// The name or the value of a cookie.
+///
+/// It replaces `Into<Cow<'static, str>>` in bounds, so that the compiler's message is about
+/// cookies.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be in a cookie: write it as a text, such as `value.to_string()`",
+    label = "not a text",
+    note = "the handler reads it by `cookies.get(\"name\")`, which returns a text, too; a session \
+            stores other values: `session.insert(\"name\", value)`"
+)]
+pub trait CookieText: Into<Cow<'static, str>> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<Cow<'static, str>>> CookieText for T {}
+
 struct Jar {
     received: Vec<(String, String)>,
     /// The changes, at most one per name.
@@ -171,7 +186,7 @@ impl Cookies {
     }
 
     /// Sets a cookie that lives until the browser is closed.
-    pub fn set(&self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
+    pub fn set(&self, name: impl CookieText, value: impl CookieText) {
         self.add(Cookie::new(name, value));
     }
 
@@ -347,7 +362,7 @@ impl ProtectedCookies<'_> {
     }
 
     /// Like [`Cookies::set`].
-    pub fn set(&self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
+    pub fn set(&self, name: impl CookieText, value: impl CookieText) {
         self.add(Cookie::new(name, value));
     }
 
