@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use socket2::SockRef;
 
+use crate::tcp::{Io, Protocol};
 use crate::{Plan, Request, Response, Server, ServerConfig, Service};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,7 +44,12 @@ impl Service for Site {
         Plan::new().on_loop()
     }
 
-    fn call(&self, _: Request) -> Response {
+    fn call(&self, request: Request) -> Response {
+        if request.path() == "/bytewise" {
+            let mut response = Response::upgrade_to(Bytewise(Arc::clone(&self.asked)));
+            response.set_header("upgrade", "bytewise").unwrap();
+            return response;
+        }
         Response::from("0")
     }
 }
@@ -256,6 +262,53 @@ fn a_crowd_of_pipelines_shares_the_time_of_a_few() {
     assert!(before <= 6 * CROWD, "{before} requests came first");
     for sender in &mut crowd {
         (0..PIPELINE).for_each(|_| is_answered(sender));
+    }
+    held.end();
+}
+
+/// A protocol that gives way after each byte.
+struct Bytewise(Arc<Mutex<Vec<String>>>);
+
+impl Protocol for Bytewise {
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        self.0.lock().push("a byte".to_owned());
+        io.send(&bytes[..1]);
+        io.resume();
+        1
+    }
+}
+
+/// Regression: the next call with the rest came in the same turn, so 128 KiB of short messages to a
+/// room kept a loop for a fifth of a second.
+#[test]
+fn a_protocol_that_stops_within_its_input_gives_way_to_others() {
+    const BYTES: usize = 10_000;
+
+    let held = Held::start();
+    let mut other = held.connect();
+    ask(&mut other, "/first");
+    is_answered(&mut other);
+    let mut sender = held.connect();
+    let upgrade = "Host: t\r\nConnection: upgrade\r\nUpgrade: bytewise\r\n\r\n";
+    write!(sender, "GET /bytewise HTTP/1.1\r\n{upgrade}").unwrap();
+    let mut byte = [0];
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        sender.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    let mut holder = held.connect();
+    ask(&mut holder, "/hold");
+    held.is_held();
+    sender.write_all(&[b'x'; BYTES]).unwrap();
+    ask(&mut other, "/other");
+    held.go_on();
+    is_answered(&mut other);
+    // One for the event, and a few more between two polls.
+    let before = held.before_other();
+    assert!(before <= 16, "{before} bytes came first");
+    for _ in 0..BYTES {
+        sender.read_exact(&mut byte).unwrap();
     }
     held.end();
 }

@@ -346,6 +346,10 @@ impl Raw {
         }
         self.notify_drained |= asked.notify_drained;
         self.reading = asked.reading.unwrap_or(self.reading);
+        let is_resumed = asked.reading == Some(Reading::Resumed);
+        if event == Event::Data && is_resumed && used < buffers.input.len() {
+            self.reading = Reading::Stopped;
+        }
         if self.reading == Reading::Paused {
             // Resuming shows the protocol all input again, and the peer may be silent until then.
             self.seen = 0;
@@ -414,6 +418,17 @@ impl Raw {
         if self.input == Side::Told {
             self.input = Side::Ended;
         }
+    }
+
+    /// Returns whether the protocol has stopped within its input since the last call of this, and
+    /// wants to see the rest.
+    #[inline]
+    pub(crate) fn take_stop(&mut self) -> bool {
+        let has_stopped = self.reading == Reading::Stopped;
+        if has_stopped {
+            self.reading = Reading::Resumed;
+        }
+        has_stopped
     }
 
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {

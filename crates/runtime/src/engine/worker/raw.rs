@@ -52,13 +52,17 @@ impl Worker<'_> {
         }
         let Borrowed(sent_back) =
             raw.called(event, used, &mut asked, self.buffers, &self.engine.config);
-        if sent_back == 0 {
+        // The protocol ends its calls to let others have their turn.
+        let gives_way = raw.take_stop() && self.lead.is_some();
+        let connection = if sent_back == 0 {
             self.buffers.input.consume(used);
-            return self.flush_inline(connection);
-        }
-        let flushed = connection.send_back(sent_back, self.buffers, &self.engine.config);
-        self.buffers.input.consume(used - sent_back);
-        self.flushed(connection, flushed)
+            self.flush_inline(connection)?
+        } else {
+            let flushed = connection.send_back(sent_back, self.buffers, &self.engine.config);
+            self.buffers.input.consume(used - sent_back);
+            self.flushed(connection, flushed)?
+        };
+        if gives_way { Break(self.yielded(connection)) } else { Continue(connection) }
     }
 
     /// Tells a raw protocol that its connection has ended. This runs the program's code, which may

@@ -89,6 +89,8 @@ pub(crate) struct Asked {
 pub(crate) enum Reading {
     /// It wants input, including the input that it has already seen.
     Resumed,
+    /// It has stopped within its input, and wants the rest in its next turn.
+    Stopped,
     Paused,
 }
 
@@ -165,7 +167,9 @@ impl Io<'_> {
 
     /// Requests another call of [`data`](super::Protocol::data) with the input that this call
     /// leaves unused, once everything is sent. A protocol that stops in the middle of its input
-    /// uses it, so that a peer that reads slowly does not make it produce without end.
+    /// uses it, so that a peer that reads slowly does not make it produce without end. Other
+    /// connections of the event loop have their turn first, so a protocol with much to do for one
+    /// input stops after a millisecond or so.
     pub fn resume(&mut self) {
         self.asked_cold().reading = Some(Reading::Resumed);
     }
