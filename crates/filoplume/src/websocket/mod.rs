@@ -33,7 +33,7 @@
 //   negotiated            the result of a handshake
 //   protocol              the socket on the event loop
 //   handlers              its closures, and how they fail
-//   room, rooms, socket, outbox, pace  sending from any thread; these know each other
+//   room, rooms, socket, outbox, pace, leaving  sending from any thread; these know each other
 //   joined                messages between the rooms of several instances
 //   frames                the frames that wait for a peer
 //   message, config, origins
@@ -44,6 +44,7 @@ mod frames;
 mod handlers;
 #[cfg(feature = "redis")]
 mod joined;
+mod leaving;
 mod message;
 mod negotiated;
 mod origins;

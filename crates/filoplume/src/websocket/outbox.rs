@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::config::Config;
 use super::frames::Frames;
+use super::leaving::Leaving;
 use super::message::MessageRef;
 use super::pace::{self, Behind};
 use super::room::RoomInner;
@@ -439,7 +440,7 @@ impl Outbox {
         self.queue.lock().rooms.remove(&address_of(room));
     }
 
-    /// Refuses messages from now on, and leaves all rooms.
+    /// Refuses messages from now on, and leaves all rooms, at once or soon.
     pub(super) fn closed(&self) {
         let (rooms, behind) = {
             let mut queue = self.queue.lock();
@@ -454,9 +455,7 @@ impl Outbox {
         if let Some(behind) = behind {
             behind.wake_senders();
         }
-        for room in rooms.values().filter_map(Weak::upgrade) {
-            room.remove(self.id);
-        }
+        Leaving { id: self.id, rooms: rooms.into_values().collect() }.start();
     }
 }
 

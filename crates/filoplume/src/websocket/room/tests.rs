@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::outbox::Bounds;
 use super::super::pace::{PATIENCE, during};
@@ -68,6 +68,33 @@ fn a_message_that_is_being_sent_keeps_nobody_from_another_room() {
         assert_eq!(sent, Ok(1));
     });
     assert_eq!(rooms.names(), ["large"]);
+}
+
+/// Regression: sockets in a thousand rooms that closed at once kept their loop for most of a second.
+#[test]
+fn who_closes_leaves_many_rooms_on_another_thread() {
+    const MANY: usize = 1000;
+
+    let (rooms, socket) = (Rooms::new(), socket(1));
+    (0..MANY).for_each(|number| rooms.join(&number.to_string(), &socket));
+    let inners: Vec<_> = rooms.names().iter().map(|name| rooms.get(name).unwrap().inner).collect();
+    // Locked as while a message is sent: nobody leaves a room meanwhile.
+    let members: Vec<_> = inners.iter().map(|inner| inner.members.lock()).collect();
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            socket.outbox.closed();
+            done.send(()).unwrap();
+        });
+        let has_closed = is_done.recv_timeout(DEADLINE);
+        drop(members);
+        has_closed.unwrap();
+    });
+    let end = Instant::now() + DEADLINE;
+    while !rooms.names().is_empty() {
+        assert!(Instant::now() < end, "{} rooms are left", rooms.names().len());
+        thread::yield_now();
+    }
 }
 
 #[test]
