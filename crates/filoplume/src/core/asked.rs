@@ -5,6 +5,8 @@ use std::fmt;
 use filoplume_runtime::{Method, Request};
 
 use super::error_format::{ErrorFormat, FormatPreference};
+#[cfg(feature = "json")]
+use super::json_memory::HeldForValue;
 use super::request_id::{IdCell, RequestId};
 use super::snapshot::Snapshot;
 
@@ -33,6 +35,9 @@ pub struct Asked {
     snapshot: Option<Box<Snapshot>>,
     /// Set by the middleware that gives IDs.
     pub(crate) request_id: IdCell,
+    /// Set by the extractor of JSON.
+    #[cfg(feature = "json")]
+    pub(crate) held_for_value: HeldForValue,
 }
 
 impl Asked {
@@ -46,6 +51,8 @@ impl Asked {
             accept: FormatPreference::of(request.headers()),
             snapshot,
             request_id: IdCell::default(),
+            #[cfg(feature = "json")]
+            held_for_value: HeldForValue::default(),
         }
     }
 
@@ -56,6 +63,8 @@ impl Asked {
             accept: FormatPreference::preferring(format),
             snapshot: None,
             request_id: IdCell::default(),
+            #[cfg(feature = "json")]
+            held_for_value: HeldForValue::default(),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) mod error;
 mod error_format;
 pub(crate) mod extract;
 pub(crate) mod handler;
+#[cfg(feature = "json")]
+pub(crate) mod json_memory;
 pub(crate) mod json_text;
 pub(crate) mod middleware;
 pub(crate) mod names;

@@ -404,7 +404,9 @@ impl RouteOptions {
         // immediate response is better.
         let is_unwanted =
             self.takes == Takes::Nothing || self.coded_content.is_refused(self.takes, request);
-        let plan = if self.coded_content.is_decoded(request) { plan.holds_memory() } else { plan };
+        let holds_memory =
+            self.coded_content.is_decoded(request) || self.promises.counts_value(request);
+        let plan = if holds_memory { plan.holds_memory() } else { plan };
         let is_held_back = request.headers().contains("expect");
         let plan = if is_unwanted && is_held_back { plan.streamed() } else { plan };
         #[cfg(feature = "spool")]

@@ -15,6 +15,8 @@ use super::serde_error::{field_path, shortened};
 use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
+use crate::core::json_memory::{self, COUNTED_BYTES_MIN};
+use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 use crate::semantics::media_type::essence;
 
@@ -52,6 +54,12 @@ use crate::semantics::media_type::essence;
 /// It rejects requests without a JSON `Content-Type` with `415`, content that is not JSON with
 /// `400`, and JSON that does not match `T` with `422` and the field. It also rejects what [`Bytes`]
 /// rejects.
+///
+/// A few bytes of JSON may become a value of some hundred bytes. So the memory that the value of a
+/// content of 4 KiB or more takes, as an estimate, counts in the
+/// [memory budget](crate::ServerConfig::memory_max) until the request is answered. If there is no
+/// memory for it, the response is a `503`. One such content per processor is deserialized at a
+/// time.
 #[doc(alias("jsonify", "body_parser"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a response does nothing until it is returned"]
@@ -66,12 +74,25 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
             return Err(JsonRejection::ContentType);
         }
         let content = Bytes::from_request(request, context).map_err(JsonRejection::Content)?;
-        let mut deserializer = serde_json::Deserializer::from_slice(&content);
-        let value = serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|error| JsonRejection::of(error, &content))?;
-        deserializer.end().map_err(|error| JsonRejection::Syntax(Arc::new(error)))?;
-        Ok(Self(value))
+        if content.len() < COUNTED_BYTES_MIN {
+            return read(&content).map(Self);
+        }
+        let memory = request.hold_estimated_memory(json_memory::estimate(&content));
+        context.asked.held_for_value.keep(memory.ok_or(JsonRejection::OutOfMemory)?);
+        request.compute_in_turn(|| read(&content)).map(Self)
     }
+
+    fn configure(options: &mut RouteOptions) {
+        options.count_value();
+    }
+}
+
+fn read<T: DeserializeOwned>(content: &[u8]) -> Result<T, JsonRejection> {
+    let mut deserializer = serde_json::Deserializer::from_slice(content);
+    let value = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| JsonRejection::of(error, content))?;
+    deserializer.end().map_err(|error| JsonRejection::Syntax(Arc::new(error)))?;
+    Ok(value)
 }
 
 /// Returns `None` if the request has no content and no `Content-Type`.
@@ -150,6 +171,8 @@ pub enum JsonRejection {
     ContentType,
     /// The content could not be read.
     Content(ContentRejection),
+    /// There is no memory for its value.
+    OutOfMemory,
     /// The content is not JSON.
     Syntax(Arc<serde_json::Error>),
     /// The content is JSON, but does not match the type.
@@ -190,6 +213,7 @@ impl fmt::Display for JsonRejection {
                 f.write_str("the content must be JSON: send `content-type: application/json`")
             }
             Self::Content(rejection) => rejection.fmt(f),
+            Self::OutOfMemory => f.write_str("there is no memory for the value of the content"),
             Self::Syntax(error) => write!(f, "the content is not JSON: {error}"),
             Self::Data { field, source } => {
                 let words = in_plain_words(&source.to_string(), field.is_some());
@@ -205,7 +229,7 @@ impl fmt::Display for JsonRejection {
 impl StdError for JsonRejection {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::ContentType => None,
+            Self::ContentType | Self::OutOfMemory => None,
             Self::Content(rejection) => Some(rejection),
             Self::Syntax(error) | Self::Data { source: error, .. } => Some(&**error),
         }
@@ -220,6 +244,9 @@ impl Rejection for JsonRejection {
                 return error.with_known_header("accept", "application/json");
             }
             Self::Content(rejection) => return rejection.describe(),
+            Self::OutOfMemory => {
+                return Error::unavailable(self.to_string()).with_known_header("retry-after", "1");
+            }
             Self::Syntax(_) => StatusCode::BAD_REQUEST,
             Self::Data { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };

@@ -5,6 +5,7 @@
 
 mod hostile;
 mod rejections;
+mod value_memory;
 
 use std::collections::HashMap;
 use std::fmt::Debug;

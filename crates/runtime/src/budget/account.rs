@@ -18,6 +18,9 @@ use crate::client_address::client_network;
 /// client may have a 64th of the budget even if others have all of it.
 const FREE_SHARE: usize = 128;
 
+/// An estimate counts as one part in this many of the budget at most.
+const ESTIMATE_SHARE: usize = 4;
+
 /// The memory budget as one connection uses it. Connections whose clients are not counted share
 /// one.
 #[derive(Debug)]
@@ -69,6 +72,12 @@ impl Account {
             ));
         }
         usage
+    }
+
+    /// Returns how much of the budget one estimate may take: less than the share of a client that
+    /// is alone.
+    pub(crate) fn estimate_max(&self) -> usize {
+        self.memory.bytes_max() / ESTIMATE_SHARE
     }
 
     /// Returns whether the client has at most its share if all clients together may use `used_max`

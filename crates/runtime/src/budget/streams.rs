@@ -34,6 +34,8 @@ pub(crate) struct Streams {
     pushed: AtomicUsize,
     /// For code that reads contents, writes bodies or owns a connection.
     turns: Arc<Turns>,
+    /// For code that computes on a content that has arrived, such as a parser.
+    computing: Arc<Turns>,
     read: AtomicU64,
     written: AtomicU64,
 }
@@ -72,6 +74,7 @@ impl Streams {
             lasting: AtomicUsize::new(0),
             pushed: AtomicUsize::new(0),
             turns: Turns::of_this_machine(),
+            computing: Turns::of_computing(),
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
         })
@@ -151,9 +154,17 @@ impl Streams {
         self.open.load(Ordering::Relaxed) >= (self.threads_max / CROWDED_SHARE).max(1)
     }
 
-    /// Returns the threads that stand in line for their turn on the processors.
+    /// Returns the threads that stand in line for their turn on the processors, or that compute in
+    /// their turn for certain.
     pub(crate) fn in_line(&self) -> Vec<u32> {
-        self.turns.in_line()
+        let mut threads = self.turns.in_line();
+        threads.extend(self.computing.members());
+        threads
+    }
+
+    /// Waits until the current thread, which works for this client, may compute.
+    pub(crate) fn wait_to_compute(&self, client: Option<ClientId>) -> Turn {
+        Turn::wait(&self.computing, client)
     }
 
     fn share(&self) -> usize {

@@ -113,6 +113,14 @@ impl Turns {
         Self::new(processors.saturating_mul(PER_PROCESSOR), probe::is_at_work)
     }
 
+    /// Returns turns for code that computes and never waits. One thread per processor has a turn,
+    /// whatever the system says that it does: a thread that takes memory again and again mostly
+    /// waits for the system's lock on it, and so do all others that take some.
+    pub(crate) fn of_computing() -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::new(processors, |_| Some(true))
+    }
+
     fn new(ready_max: usize, is_at_work: fn(u32) -> Option<bool>) -> Arc<Self> {
         let line = Line {
             having: Vec::new(),
@@ -129,6 +137,13 @@ impl Turns {
     /// Returns the threads that stand in line: each computes as soon as it may.
     pub(crate) fn in_line(&self) -> Vec<u32> {
         self.line.lock().waiting.iter().map(|waiter| waiter.member.thread).collect()
+    }
+
+    /// As [`in_line`](Self::in_line), with the threads that have a turn.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        let line = self.line.lock();
+        let waiting = line.waiting.iter().map(|waiter| waiter.member.thread);
+        waiting.chain(line.having.iter().map(|having| having.thread)).collect()
     }
 
     /// Waits until it is the turn of this thread.

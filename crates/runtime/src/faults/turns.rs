@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -311,4 +312,50 @@ fn a_protocol_that_stops_within_its_input_gives_way_to_others() {
         sender.read_exact(&mut byte).unwrap();
     }
     held.end();
+}
+
+/// Counts the threads that compute at the same time.
+#[derive(Clone, Default)]
+struct Parser {
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Service for Parser {
+    fn plan(&self, _: &mut Request) -> Plan {
+        Plan::new().on_pool().holds_memory()
+    }
+
+    fn call(&self, request: Request) -> Response {
+        request.compute_in_turn(|| {
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            thread::sleep(COMPUTING * 10);
+            self.now.fetch_sub(1, Ordering::SeqCst);
+        });
+        Response::from("0")
+    }
+}
+
+#[test]
+fn contents_are_computed_on_by_a_thread_per_processor() {
+    let processors = thread::available_parallelism().unwrap().get();
+    let parser = Parser::default();
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    server.spawn(parser.clone()).unwrap();
+    let mut clients: Vec<_> = (0..processors * 4 + 16)
+        .map(|_| {
+            let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            let head = "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\n";
+            write!(client, "{head}x").unwrap();
+            client
+        })
+        .collect();
+    clients.iter_mut().for_each(is_answered);
+    // A client that waits for long has one more turn, which happens on a machine that stands still.
+    let most = parser.most.load(Ordering::SeqCst);
+    assert!(most <= processors + 4, "{most} threads");
+    server.shutdown_handle().shutdown_within(Duration::ZERO);
+    server.wait();
 }

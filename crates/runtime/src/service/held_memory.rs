@@ -56,6 +56,41 @@ impl Request {
         let mut charge = self.account().map(Charge::of).unwrap_or_default();
         charge.try_set(bytes).then_some(HeldMemory { charge })
     }
+
+    /// As [`hold_memory`](Self::hold_memory), if the number of bytes is only an estimate. A quarter
+    /// of the budget is counted at most: otherwise a content with an estimate that is too high
+    /// would be refused each time, even if nothing else needs memory.
+    ///
+    /// ```
+    /// # let request = filoplume_runtime::Request::try_from(http::Request::new(Vec::new()))?;
+    /// assert!(request.hold_estimated_memory(100 << 20).is_some(), "there is no server");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hold_estimated_memory(&self, bytes: usize) -> Option<HeldMemory> {
+        let most = self.account().map_or(bytes, |account| account.estimate_max());
+        self.hold_memory(bytes.min(most))
+    }
+
+    /// Runs code that computes for long on a content that has arrived, such as a parser, when it is
+    /// the turn of this request. One thread per processor has a turn, and clients take turns. So a
+    /// flood of such contents does not keep other requests from the processors, or from the
+    /// system's lock on the memory of the process. The [plan](crate::Plan::holds_memory) must ask
+    /// for it; otherwise, and without a server, the code runs at once. It should not wait for
+    /// anything, and must not call this again.
+    ///
+    /// ```
+    /// # let request = filoplume_runtime::Request::try_from(http::Request::new(b"1 2".to_vec()))?;
+    /// let content = request.body().as_slice().unwrap_or_default();
+    /// let sum: u32 = request.compute_in_turn(|| content.iter().copied().map(u32::from).sum());
+    /// assert_eq!(sum, 131);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compute_in_turn<T>(&self, compute: impl FnOnce() -> T) -> T {
+        let client = self.account().and_then(|account| account.client());
+        let client = client.map(|connection| connection.client());
+        let _turn = self.streams().map(|streams| streams.wait_to_compute(client));
+        compute()
+    }
 }
 
 impl fmt::Debug for HeldMemory {

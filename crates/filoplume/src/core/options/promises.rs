@@ -1,8 +1,10 @@
 //! What the engine promises to the requests of a route.
 
-use filoplume_runtime::Plan;
+use filoplume_runtime::{Plan, Request};
 
 use super::RouteOptions;
+#[cfg(feature = "json")]
+use crate::core::json_memory::COUNTED_BYTES_MIN;
 
 /// What the engine promises to the requests of a route.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +21,9 @@ pub(super) struct Promises {
     /// Their content waits in a file until it is complete.
     #[cfg(feature = "spool")]
     pub(super) is_spooled: bool,
+    /// A long content becomes a value whose memory is counted.
+    #[cfg(feature = "json")]
+    counts_value: bool,
 }
 
 impl Promises {
@@ -39,6 +44,18 @@ impl Promises {
             plan = plan.timed();
         }
         plan
+    }
+
+    /// Returns whether the memory of the value that the content becomes is counted.
+    #[cfg(feature = "json")]
+    pub(super) fn counts_value(self, request: &Request) -> bool {
+        let is_long = |length| length >= COUNTED_BYTES_MIN as u64;
+        self.counts_value && request.content_length().is_none_or(is_long)
+    }
+
+    #[cfg(not(feature = "json"))]
+    pub(super) const fn counts_value(self, _: &Request) -> bool {
+        false
     }
 }
 
@@ -73,6 +90,12 @@ impl RouteOptions {
     pub fn spooled(&mut self) -> &mut Self {
         self.promises.is_spooled = true;
         self
+    }
+
+    /// Counts the memory of the value that a long content becomes.
+    #[cfg(feature = "json")]
+    pub(crate) fn count_value(&mut self) {
+        self.promises.counts_value = true;
     }
 
     /// Counts and measures the requests of the app, for [`Observed`](crate::extract::Observed).
