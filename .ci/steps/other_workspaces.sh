@@ -13,58 +13,64 @@ peers_test() {
         --package slow_http --locked "$@"
 }
 
+# Of the servers, only those with our code are checked: the others change with their versions only,
+# and `measure` builds what it measures.
 peers_build() {
-    peers_cargo check --workspace --locked
+    local manifest options=()
+    for manifest in $(grep -l '/crates/' benches/peers/servers/*/Cargo.toml); do
+        options+=(--package "$(basename "$(dirname "$manifest")")")
+    done
+    [ ${#options[@]} -gt 0 ]
+    peers_cargo check "${options[@]}" --locked
     peers_test --no-run
 }
 
 libc=$(uname -m)-unknown-linux-musl
-static_program=$target/deployment/$libc/debug/deployment
-export libc static_program
+export libc
 
-# Builds the program of the container file, with libpq and OpenSSL from source, but not optimised. A
-# test runs it in an empty root folder.
-static_deployment() {
-    cd examples/deployment
-    cargo build --locked --features bundled --target "$libc" --target-dir "$target/deployment"
+# Whether the program of the container file can be built: static, with libpq and OpenSSL from
+# source.
+builds_static() {
+    has musl-gcc && has_targets "$libc"
 }
 
-# deployment_cargo COMMAND...
+# deployment_cargo COMMAND...: builds the program as the container file does if possible, so that
+# all tests run it, and otherwise with the system's libpq. It is not optimised.
 deployment_cargo() (
+    local command=$1 options=(--locked)
+    shift
+    ! builds_static || options+=(--features bundled --target "$libc")
     cd examples/deployment
-    CARGO_TARGET_DIR=$target/deployment cargo "$@"
+    CARGO_TARGET_DIR=$target/deployment cargo "$command" "${options[@]}" "$@"
 )
 
 deployment_build() {
-    deployment_cargo clippy --all-targets --locked -- -D warnings
-    deployment_cargo test --locked --no-run
+    deployment_cargo test --no-run
+    deployment_cargo clippy --all-targets -- -D warnings
 }
 
 # The whole app behind haproxy, with PostgreSQL and Redis.
 deployment_test() {
-    if [ -x "$static_program" ]; then
-        export STATIC_PROGRAM=$static_program
-    fi
+    # A test runs the static program in an empty root folder.
+    ! builds_static || export STATIC_PROGRAM=$target/deployment/$libc/debug/deployment
     # The step of the tests has built gust. If it is missing, a test builds it.
     if [ -x "$target/debug/gust" ]; then
         export GUST=$target/debug/gust
     fi
-    deployment_cargo test --locked
+    deployment_cargo test
 }
 
 deployment_builds() {
-    if ! has pg_config; then
-        skip "the deployment" "libpq is not installed"
-        return
-    fi
-    if has musl-gcc && has_targets "$libc"; then
-        step 900 "the deployment compiles to a static program" static_deployment
+    builds_static \
+        || absent "a static deployment" "musl-tools, or the standard library for musl, is missing"
+    if builds_static || has pg_config; then
+        step 900 "the deployment builds" deployment_build
     else
-        absent "a static deployment" "musl-tools, or the standard library for musl, is missing"
+        skip "the deployment" "libpq is not installed"
     fi
-    step 900 "the deployment builds" deployment_build
 }
 
 deployment_runs() {
-    ! has pg_config || step 900 "the deployment: two instances behind haproxy" deployment_test
+    ! { builds_static || has pg_config; } \
+        || step 900 "the deployment: two instances behind haproxy" deployment_test
 }

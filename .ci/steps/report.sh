@@ -53,11 +53,11 @@ failures_in() {
     fi
 }
 
-# step SECONDS NAME COMMAND...: runs a command with a time limit, reports how long it took, and
-# counts the tests in its output. A step of a lane has to wait for the processors, so its limit is
-# five times as long.
+# step SECONDS NAME COMMAND...: runs a command with a time limit, reports how long it took and how
+# much CPU time it used, and counts the tests in its output. A step of a lane has to wait for the
+# processors, so its limit is five times as long.
 step() {
-    local limit=$1 name=$2 started=$SECONDS status ok=0 bad=0 line
+    local limit=$1 name=$2 started=$SECONDS status ok=0 bad=0 line used
     shift 2
     steps=$((steps + 1))
     local log=$logs/$lane$steps.log
@@ -66,8 +66,11 @@ step() {
     # A separate shell, because `timeout` runs programs and not functions, and because `set -e` has
     # no effect in a command before `||`.
     status=0
-    timeout --kill-after=10 "$limit" \
-        bash -euo pipefail -c '"$@"' step "$@" >"$log" 2>&1 || status=$?
+    local TIMEFORMAT='%0U %0S'
+    { time timeout --kill-after=10 "$limit" \
+        bash -euo pipefail -c '"$@"' step "$@" >"$log" 2>&1; } 2>"$log.time" || status=$?
+    used=$(awk '{ print $1 + $2 }' "$log.time")
+    rm -f "$log.time"
     # Omits cargo's progress.
     local progress='Compiling|Checking|Documenting|Downloading|Downloaded|Installing|Updating'
     grep -vE "^ *($progress|Locking|Adding) " "$log" || true
@@ -90,7 +93,7 @@ step() {
         124 | 137) verdict="FAILED (longer than $limit s)" ;;
         *) verdict="FAILED ($status)" ;;
     esac
-    note "$verdict: $name, $((SECONDS - started)) s"
+    note "$verdict: $name, $((SECONDS - started)) s (CPU $used s)"
 }
 
 # beside LANE COMMAND...: runs steps beside those that follow, until `join LANE`. They use what the
