@@ -34,8 +34,6 @@ pub(crate) struct Streams {
     pushed: AtomicUsize,
     /// For code that reads contents, writes bodies or owns a connection.
     turns: Arc<Turns>,
-    /// For code that computes on a content that has arrived, such as a parser.
-    computing: Arc<Turns>,
     read: AtomicU64,
     written: AtomicU64,
 }
@@ -74,7 +72,6 @@ impl Streams {
             lasting: AtomicUsize::new(0),
             pushed: AtomicUsize::new(0),
             turns: Turns::of_this_machine(),
-            computing: Turns::of_computing(),
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
         })
@@ -158,13 +155,8 @@ impl Streams {
     /// their turn for certain.
     pub(crate) fn in_line(&self) -> Vec<u32> {
         let mut threads = self.turns.in_line();
-        threads.extend(self.computing.members());
+        threads.extend(Turns::threads_computing());
         threads
-    }
-
-    /// Waits until the current thread, which works for this client, may compute.
-    pub(crate) fn wait_to_compute(&self, client: Option<ClientId>) -> Turn {
-        Turn::wait(&self.computing, client)
     }
 
     fn share(&self) -> usize {

@@ -26,7 +26,7 @@ mod models;
 
 use std::fmt;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::budget::clients::ClientId;
@@ -63,6 +63,9 @@ const NO_NUMBER: u32 = 0;
 
 /// The key of all threads, because looks need not tell them apart by route.
 const ALL: ExecutionKey = ExecutionKey::at(0);
+
+/// See [`Turns::of_computing`].
+static COMPUTING: OnceLock<Arc<Turns>> = OnceLock::new();
 
 /// The turns of a server.
 pub(crate) struct Turns {
@@ -113,12 +116,24 @@ impl Turns {
         Self::new(processors.saturating_mul(PER_PROCESSOR), probe::is_at_work)
     }
 
-    /// Returns turns for code that computes and never waits. One thread per processor has a turn,
-    /// whatever the system says that it does: a thread that takes memory again and again mostly
-    /// waits for the system's lock on it, and so do all others that take some.
-    pub(crate) fn of_computing() -> Arc<Self> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::new(processors, |_| Some(true))
+    /// Returns the turns of code that computes and never waits, such as a parser, for all servers
+    /// of this process. One thread per processor has a turn, whatever the system says that it does:
+    /// a thread that takes memory again and again mostly waits for the system's lock on it, and so
+    /// do all others that take some.
+    pub(crate) fn of_computing() -> &'static Arc<Self> {
+        COMPUTING.get_or_init(|| {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            Self::new(processors, |_| Some(true))
+        })
+    }
+
+    /// Returns the threads that compute or stand in line for it. There are none if no code ever
+    /// asked for such a turn.
+    pub(crate) fn threads_computing() -> Vec<u32> {
+        let Some(turns) = COMPUTING.get() else { return Vec::new() };
+        let line = turns.line.lock();
+        let waiting = line.waiting.iter().map(|waiter| waiter.member);
+        waiting.chain(line.having.iter().copied()).map(|member| member.thread).collect()
     }
 
     fn new(ready_max: usize, is_at_work: fn(u32) -> Option<bool>) -> Arc<Self> {
@@ -137,13 +152,6 @@ impl Turns {
     /// Returns the threads that stand in line: each computes as soon as it may.
     pub(crate) fn in_line(&self) -> Vec<u32> {
         self.line.lock().waiting.iter().map(|waiter| waiter.member.thread).collect()
-    }
-
-    /// As [`in_line`](Self::in_line), with the threads that have a turn.
-    pub(crate) fn members(&self) -> Vec<u32> {
-        let line = self.line.lock();
-        let waiting = line.waiting.iter().map(|waiter| waiter.member.thread);
-        waiting.chain(line.having.iter().map(|having| having.thread)).collect()
     }
 
     /// Waits until it is the turn of this thread.

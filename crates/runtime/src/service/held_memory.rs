@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::budget::account::Charge;
+use crate::budget::turns::{Turn, Turns};
 use crate::service::request::Request;
 
 /// Memory that counts in the [budget](crate::ServerConfig::memory_max) for as long as this is held:
@@ -72,11 +73,11 @@ impl Request {
     }
 
     /// Runs code that computes for long on a content that has arrived, such as a parser, when it is
-    /// the turn of this request. One thread per processor has a turn, and clients take turns. So a
-    /// flood of such contents does not keep other requests from the processors, or from the
-    /// system's lock on the memory of the process. The [plan](crate::Plan::holds_memory) must ask
-    /// for it; otherwise, and without a server, the code runs at once. It should not wait for
-    /// anything, and must not call this again.
+    /// the turn of this request. One thread per processor has a turn, for all servers of the
+    /// process, and clients take turns. So a flood of such contents does not keep other requests
+    /// from the processors, or from the system's lock on the memory of the process. Clients are
+    /// told apart if the [plan](crate::Plan::holds_memory) asks for their memory to be counted. The
+    /// code should not wait for anything, and must not call this again.
     ///
     /// ```
     /// # let request = filoplume_runtime::Request::try_from(http::Request::new(b"1 2".to_vec()))?;
@@ -88,7 +89,7 @@ impl Request {
     pub fn compute_in_turn<T>(&self, compute: impl FnOnce() -> T) -> T {
         let client = self.account().and_then(|account| account.client());
         let client = client.map(|connection| connection.client());
-        let _turn = self.streams().map(|streams| streams.wait_to_compute(client));
+        let _turn = Turn::wait(Turns::of_computing(), client);
         compute()
     }
 }

@@ -223,7 +223,7 @@ impl Plan {
     }
 
     /// Lets the handler count memory that it needs for a request with a content: see
-    /// [`Request::hold_memory`]. Also lets it [take turns](Request::compute_in_turn).
+    /// [`Request::hold_memory`]. Also tells its client to [`Request::compute_in_turn`].
     pub fn holds_memory(mut self) -> Self {
         self.holds_memory = true;
         self

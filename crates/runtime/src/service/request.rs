@@ -12,7 +12,6 @@ use http::{Extensions, Method};
 
 use crate::budget::account::Account;
 use crate::budget::permits::Permits;
-use crate::budget::streams::Streams;
 use crate::execution::routes::RouteSource;
 use crate::service::body::{Body, StreamReturn};
 use crate::service::cancel::Cancel;
@@ -69,8 +68,6 @@ struct Rare {
     queued: Duration,
     /// The account to charge for memory that the handling takes, if the plan asks for it.
     account: Option<Arc<Account>>,
-    /// Where the thread waits for its turn, if the plan asks for it.
-    streams: Option<Arc<Streams>>,
     extensions: Extensions,
 }
 
@@ -200,14 +197,8 @@ impl Request {
     }
 
     #[cold]
-    pub(crate) fn set_account(&mut self, account: &Arc<Account>, streams: &Arc<Streams>) {
-        let rare = self.rare.get_or_insert_default();
-        rare.account = Some(Arc::clone(account));
-        rare.streams = Some(Arc::clone(streams));
-    }
-
-    pub(crate) fn streams(&self) -> Option<&Arc<Streams>> {
-        self.rare.as_ref()?.streams.as_ref()
+    pub(crate) fn set_account(&mut self, account: &Arc<Account>) {
+        self.rare.get_or_insert_default().account = Some(Arc::clone(account));
     }
 
     pub(crate) fn account(&self) -> Option<&Arc<Account>> {

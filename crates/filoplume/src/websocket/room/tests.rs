@@ -70,7 +70,8 @@ fn a_message_that_is_being_sent_keeps_nobody_from_another_room() {
     assert_eq!(rooms.names(), ["large"]);
 }
 
-/// Regression: sockets in a thousand rooms that closed at once kept their loop for most of a second.
+/// Regression: sockets in a thousand rooms that closed at once kept their loop for half a second or
+/// more.
 #[test]
 fn who_closes_leaves_many_rooms_on_another_thread() {
     const MANY: usize = 1000;

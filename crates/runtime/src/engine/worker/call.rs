@@ -90,7 +90,7 @@ impl Worker<'_> {
         }
         let Connection { guest, account, .. } = &mut *connection;
         if plan.holds_memory {
-            request.set_account(account, &self.engine.streams);
+            request.set_account(account);
         }
         if let Some(http) = guest.as_http_mut() {
             let config = &self.engine.config;
