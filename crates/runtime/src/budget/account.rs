@@ -11,15 +11,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::budget::clients::ClientConnection;
+use crate::budget::estimates::Estimate;
 use crate::budget::memory::Memory;
 use crate::client_address::client_network;
 
 /// At least one part in this many of the budget counts as free when shares are computed. So a
 /// client may have a 64th of the budget even if others have all of it.
 const FREE_SHARE: usize = 128;
-
-/// An estimate counts as one part in this many of the budget at most.
-const ESTIMATE_SHARE: usize = 4;
 
 /// The memory budget as one connection uses it. Connections whose clients are not counted share
 /// one.
@@ -74,10 +72,10 @@ impl Account {
         usage
     }
 
-    /// Returns how much of the budget one estimate may take: less than the share of a client that
-    /// is alone.
-    pub(crate) fn estimate_max(&self) -> usize {
-        self.memory.bytes_max() / ESTIMATE_SHARE
+    /// Counts memory that code of the program will take, as far as it can be estimated. Returns
+    /// `None` if there was none for a second.
+    pub(crate) fn hold_estimate(&self, bytes: usize) -> Option<Estimate> {
+        Estimate::hold(&self.memory, bytes)
     }
 
     /// Returns whether the client has at most its share if all clients together may use `used_max`

@@ -2,9 +2,9 @@
 //! be read or sent, requests that wait, and what the readers of unread responses keep. What is
 //! answered at once is not charged.
 //!
-//! Nothing ever waits for memory. A content either grows or is refused, and a request is queued or
-//! refused, so incomplete ones cannot block each other. Before that, the deadlines get shorter:
-//! when half of the budget is used, silent and slow peers lose their connections
+//! Nothing ever waits for this memory. A content either grows or is refused, and a request is
+//! queued or refused, so incomplete ones cannot block each other. Before that, the deadlines get
+//! shorter: when half of the budget is used, silent and slow peers lose their connections
 //! ([`Pace::pressed_deadline`](crate::clock::Pace)). The last quarter is reserved for short
 //! contents.
 
@@ -12,6 +12,8 @@ use std::fmt;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::budget::estimates::Estimates;
 
 /// The budget is one part in this many of the memory. The program needs the rest.
 const SHARE: usize = 4;
@@ -34,6 +36,7 @@ pub(crate) struct Memory {
     /// When at least this many bytes are used, slow peers are closed: half of the budget, or 0
     /// while the disk space for contents is short. A loop checks both with one comparison.
     pressed_from: AtomicUsize,
+    estimates: Estimates,
 }
 
 impl Memory {
@@ -41,11 +44,16 @@ impl Memory {
     pub(crate) fn new(bytes_max: Option<usize>) -> Arc<Self> {
         let bytes_max = bytes_max.unwrap_or_else(share);
         let (used, pressed_from) = (AtomicUsize::new(0), AtomicUsize::new(bytes_max / 2));
-        Arc::new(Self { bytes_max, used, pressed_from })
+        Arc::new(Self { bytes_max, used, pressed_from, estimates: Estimates::new(bytes_max) })
     }
 
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
+    }
+
+    /// Returns what code of the program takes for requests, as far as is known.
+    pub(super) fn estimates(&self) -> &Estimates {
+        &self.estimates
     }
 
     pub(crate) fn used(&self) -> usize {

@@ -7,6 +7,7 @@ pub(crate) mod counts;
 pub(crate) mod descriptors;
 #[cfg(feature = "spool")]
 pub(crate) mod disk;
+pub(crate) mod estimates;
 pub(crate) mod fair_queue;
 #[cfg(feature = "spool")]
 pub(crate) mod freed;

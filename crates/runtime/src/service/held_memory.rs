@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::budget::account::Charge;
+use crate::budget::estimates::Estimate;
 use crate::budget::turns::{Turn, Turns};
 use crate::service::request::Request;
 
@@ -27,7 +28,22 @@ use crate::service::request::Request;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HeldMemory {
-    charge: Charge,
+    held: Held,
+}
+
+/// What counts until it is dropped.
+enum Held {
+    Charge(Charge),
+    Estimate(Estimate),
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Charge(charge) => charge.bytes(),
+            Self::Estimate(estimate) => estimate.bytes(),
+        }
+    }
 }
 
 impl Request {
@@ -55,12 +71,15 @@ impl Request {
     /// ```
     pub fn hold_memory(&self, bytes: usize) -> Option<HeldMemory> {
         let mut charge = self.account().map(Charge::of).unwrap_or_default();
-        charge.try_set(bytes).then_some(HeldMemory { charge })
+        charge.try_set(bytes).then_some(HeldMemory { held: Held::Charge(charge) })
     }
 
-    /// As [`hold_memory`](Self::hold_memory), if the number of bytes is only an estimate. A quarter
-    /// of the budget is counted at most: otherwise a content with an estimate that is too high
-    /// would be refused each time, even if nothing else needs memory.
+    /// As [`hold_memory`](Self::hold_memory), if the number of bytes is only an estimate, such as
+    /// that of a value which a parser will make of a content. Estimates have a budget of their own,
+    /// as large as [`memory_max`](crate::ServerConfig::memory_max), because one that is too high
+    /// must take nothing from contents and responses. If others have all of it, this waits for up
+    /// to a second: call it [in turn](Self::compute_in_turn), so that few threads wait. One
+    /// estimate counts as a quarter of the budget at most, so that none is refused for ever.
     ///
     /// ```
     /// # let request = filoplume_runtime::Request::try_from(http::Request::new(Vec::new()))?;
@@ -68,8 +87,8 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn hold_estimated_memory(&self, bytes: usize) -> Option<HeldMemory> {
-        let most = self.account().map_or(bytes, |account| account.estimate_max());
-        self.hold_memory(bytes.min(most))
+        let Some(account) = self.account() else { return self.hold_memory(bytes) };
+        account.hold_estimate(bytes).map(|estimate| HeldMemory { held: Held::Estimate(estimate) })
     }
 
     /// Runs code that computes for long on a content that has arrived, such as a parser, when it is
@@ -96,6 +115,6 @@ impl Request {
 
 impl fmt::Debug for HeldMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldMemory").field("bytes", &self.charge.bytes()).finish()
+        f.debug_struct("HeldMemory").field("bytes", &self.held.bytes()).finish()
     }
 }

@@ -1,9 +1,9 @@
-//! The memory of the values that JSON becomes counts in the memory budget.
+//! The memory of the values that JSON becomes is bounded.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use filoplume::RunningApp;
 use filoplume::prelude::*;
@@ -11,17 +11,41 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts an app whose handler of `/json` waits until it is told to go on.
-fn start() -> (RunningApp, mpsc::Sender<()>) {
-    let (go_on, goes_on) = mpsc::channel();
-    let goes_on = Mutex::new(goes_on);
-    let wait = move |Json(value): Json<Value>| {
-        goes_on.lock().unwrap().recv_timeout(PATIENCE).unwrap();
-        value.as_array().map_or(0, Vec::len).to_string()
-    };
-    let config = ServerConfig::default().memory_max(40 << 20);
-    let app = App::new().post("/json", wait).config(config).start("127.0.0.1:0").unwrap();
-    (app, go_on)
+/// An app whose handler of `/json` tells that it has a value, and waits until it is told to go on.
+struct Waiting {
+    app: RunningApp,
+    has_value: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+impl Waiting {
+    fn start() -> Self {
+        let (tells, has_value) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel();
+        let goes_on = Mutex::new(goes_on);
+        let wait = move |Json(value): Json<Value>| {
+            tells.send(()).unwrap();
+            goes_on.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            value.as_array().map_or(0, Vec::len).to_string()
+        };
+        let config = ServerConfig::default().memory_max(32 << 20);
+        let app = App::new().post("/json", wait).config(config).start("127.0.0.1:0").unwrap();
+        Self { app, has_value, go_on }
+    }
+
+    /// Sends an array of small objects, and waits until the handler has it.
+    #[track_caller]
+    fn send(&self, objects: usize) -> TcpStream {
+        let socket = send(self.app.local_addr(), objects);
+        self.has_value.recv_timeout(PATIENCE).unwrap();
+        socket
+    }
+
+    #[track_caller]
+    fn end_all(&self, sockets: &[TcpStream]) {
+        sockets.iter().for_each(|_| self.go_on.send(()).unwrap());
+        sockets.iter().for_each(|socket| is_answered(socket, "200"));
+    }
 }
 
 /// Sends an array of small objects. Each takes 7 bytes here and some 640 there.
@@ -45,40 +69,26 @@ fn is_answered(mut socket: &TcpStream, status: &str) {
     assert_eq!(String::from_utf8_lossy(&start), format!("HTTP/1.1 {status}"));
 }
 
-#[track_caller]
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn the_memory_of_values_counts_until_their_requests_are_answered() {
-    let (app, go_on) = start();
-    let used = || app.server().metrics().unwrap().memory_used;
-    // Each takes a quarter of what long contents may have together.
-    let each = 6 << 20..9 << 20;
-    let mut held = Vec::new();
-    for count in 1..=3 {
-        held.push(send(app.local_addr(), 10_000));
-        let (least, most) = (count * each.start, count * each.end);
-        eventually("one more is counted", || (least..most).contains(&used()));
-    }
-    is_answered(&send(app.local_addr(), 10_000), "503");
+    let waiting = Waiting::start();
+    // Each takes a quarter of what there is.
+    let mut held: Vec<_> = (0..4).map(|_| waiting.send(12_000)).collect();
+    let metrics = waiting.app.server().metrics().unwrap();
+    assert_eq!(metrics.memory_used, 0, "values take nothing from peers");
+    is_answered(&send(waiting.app.local_addr(), 12_000), "503");
     // Most requests pay nothing, and are answered.
-    held.push(send(app.local_addr(), 500));
-    held.iter().for_each(|_| go_on.send(()).unwrap());
-    held.iter().for_each(|socket| is_answered(socket, "200"));
-    eventually("all is given back", || used() == 0);
-    app.shutdown();
+    held.push(waiting.send(500));
+    waiting.end_all(&held);
+    // All is given back.
+    let held: Vec<_> = (0..4).map(|_| waiting.send(12_000)).collect();
+    waiting.end_all(&held);
+    waiting.app.shutdown();
 }
 
 #[test]
 fn a_value_that_may_be_larger_than_the_budget_is_not_refused_for_ever() {
-    let (app, go_on) = start();
-    go_on.send(()).unwrap();
-    is_answered(&send(app.local_addr(), 100_000), "200");
-    app.shutdown();
+    let waiting = Waiting::start();
+    waiting.end_all(&[waiting.send(100_000)]);
+    waiting.app.shutdown();
 }
