@@ -97,6 +97,7 @@ pub use crate::queue::{MessageQueue, RecvError, SendError};
 // For monitoring: what a server counts and why it refuses.
 pub use crate::budget::refusal::Refusal;
 pub use crate::execution::metrics::{RouteMetrics, Runs, Why};
+pub use crate::metrics::timeouts::Awaited;
 pub use crate::metrics::{LoopMetrics, Metrics, Phase};
 
 // For frameworks: the interface to the engine, what it tells them, and what they tell it.

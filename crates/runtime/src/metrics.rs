@@ -1,6 +1,8 @@
 //! The metrics of the engine. Counters only grow; gauges have a current value. All can be read at
 //! any time.
 
+pub(crate) mod timeouts;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "tls")]
 use std::time::SystemTime;
@@ -13,6 +15,7 @@ use crate::execution::metrics::RouteMetrics;
 use crate::pool::PoolMetrics;
 #[cfg(feature = "tls")]
 use crate::tls::acceptor::CertificateState;
+use timeouts::{Awaited, TimeoutCounts, Timeouts};
 
 /// A number that any thread may change. It is relaxed, because it only counts and orders nothing.
 #[derive(Debug, Default)]
@@ -78,10 +81,13 @@ impl MovedOnLoop {
 pub(crate) struct Counters {
     pub(crate) accepted: Counter,
     pub(crate) accept_errors: Counter,
+    pub(crate) accepts_without_descriptor: Counter,
     pub(crate) connections: Counter,
     pub(crate) connections_shed: Counter,
+    pub(crate) shed_for_descriptors: Counter,
+    pub(crate) ended_for_memory: Counter,
     pub(crate) requests: Counter,
-    pub(crate) timed_out: Counter,
+    pub(crate) timeouts: Timeouts,
     pub(crate) panics: Counter,
     pub(crate) dispatched: Counter,
     pub(crate) hand_overs: Counter,
@@ -210,6 +216,8 @@ pub struct Metrics {
     pub accepted: u64,
     /// Failed attempts to accept a connection, for example because there was no free descriptor.
     pub accept_errors: u64,
+    /// Of these, the attempts for which the process or the system had no free descriptor.
+    pub accepts_without_descriptor: u64,
     /// Connections open now.
     pub connections: u64,
     /// The maximum of open connections: [`connections_max`](crate::ServerConfig::connections_max),
@@ -218,6 +226,13 @@ pub struct Metrics {
     /// Connections without a running request that were closed since the start to make room for new
     /// ones, or for descriptors that are held in addition to theirs.
     pub connections_shed: u64,
+    /// Of these, the ones that were closed because descriptors were scarce, and not because there
+    /// were too many connections.
+    pub shed_for_descriptors: u64,
+    /// Connections ended since the start because there was no memory for what their peers had not
+    /// taken. Most were in the middle of a response, which counts with its status although its end
+    /// is missing. They are also among the [refusals](Self::refusals).
+    pub ended_for_memory: u64,
     /// Descriptors held now in addition to those of connections: for bodies that come from readers
     /// such as files, contents that wait in files or are read as they arrive, and upgraded
     /// connections. They count against the system's limit of open files together with the
@@ -242,7 +257,8 @@ pub struct Metrics {
     /// begun. Requests refused because other limits were reached, such as
     /// [`memory_max`](crate::ServerConfig::memory_max), are only in [`refusals`](Self::refusals).
     pub overloaded: u64,
-    /// Connections closed by a deadline since the start.
+    /// Connections closed by a deadline since the start. [`timeouts`](Self::timeouts) has what they
+    /// waited for.
     pub timed_out: u64,
     /// Handlers that panicked since the start.
     pub panics: u64,
@@ -316,6 +332,7 @@ pub struct Metrics {
     pub incoming: usize,
     /// The threads of the pool and their queue.
     pub pool: PoolMetrics,
+    timeouts: TimeoutCounts,
     refusals: Vec<(Refusal, u64)>,
     routes: Vec<RouteMetrics>,
     loops: Vec<LoopMetrics>,
@@ -350,6 +367,24 @@ impl Metrics {
     pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
         self.refusals.iter().copied()
     }
+
+    /// Returns how many connections were closed by a deadline since the start, by what they waited
+    /// for. Each reason is there, also with a count of zero.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// server.spawn(|_: Request| "Hello!")?;
+    /// for (awaited, count) in server.metrics().expect("it serves").timeouts() {
+    ///     println!("{awaited}: {count}");
+    /// }
+    /// # server.shutdown_handle().shutdown();
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    pub fn timeouts(&self) -> impl Iterator<Item = (Awaited, u64)> + '_ {
+        self.timeouts.iter()
+    }
 }
 
 impl Counters {
@@ -372,24 +407,25 @@ impl Counters {
         let Gauges { pushed_streams, held_streams, .. } = gauges;
         let Gauges { held_descriptors, descriptors_max, .. } = gauges;
         let refusals = refusals.read();
-        let sum = |counts: fn(Refusal) -> bool| {
-            refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
-        };
+        let timeouts = self.timeouts.read();
         Metrics {
             phase,
             accepted: self.accepted.get(),
             accept_errors: self.accept_errors.get(),
+            accepts_without_descriptor: self.accepts_without_descriptor.get(),
             connections: self.connections.get(),
             connections_max: connections_max as u64,
             connections_shed: self.connections_shed.get(),
+            shed_for_descriptors: self.shed_for_descriptors.get(),
+            ended_for_memory: self.ended_for_memory.get(),
             held_descriptors,
             descriptors_max,
             parked: loops.iter().map(|event_loop| event_loop.parked).sum(),
             requests: self.requests.get(),
-            refused: sum(|refusal| matches!(refusal, Refusal::Request(_))),
-            proxy_headers_refused: sum(|refusal| refusal == Refusal::ProxyHeader),
-            overloaded: sum(|refusal| refusal == Refusal::Overloaded),
-            timed_out: self.timed_out.get(),
+            refused: sum_of(&refusals, |refusal| matches!(refusal, Refusal::Request(_))),
+            proxy_headers_refused: sum_of(&refusals, |refusal| refusal == Refusal::ProxyHeader),
+            overloaded: sum_of(&refusals, |refusal| refusal == Refusal::Overloaded),
+            timed_out: timeouts.sum(),
             panics: self.panics.get(),
             dispatched: self.dispatched.get(),
             hand_overs: self.hand_overs.get(),
@@ -420,9 +456,15 @@ impl Counters {
             spooled_bytes,
             incoming,
             pool,
+            timeouts,
             refusals,
             routes,
             loops,
         }
     }
+}
+
+/// Returns how many refusals have a reason that `counts` accepts.
+fn sum_of(refusals: &[(Refusal, u64)], counts: fn(Refusal) -> bool) -> u64 {
+    refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
 }

@@ -296,3 +296,26 @@ fn what_a_reader_keeps_is_charged_from_when_its_peer_does_not_read() {
         eventually("all is given back", || used(&server) == 0);
     }
 }
+
+#[test]
+fn a_response_that_ends_early_for_lack_of_memory_is_counted() {
+    const LENGTH: usize = 8 << 20;
+    let path = SocketPath::new();
+    let server = path.server(1 << 20);
+    server
+        .spawn(|_: Request| {
+            let mut response = Response::default();
+            response.set_bytes(vec![b'x'; LENGTH]);
+            response
+        })
+        .unwrap();
+    let mut client = path.connect();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    eventually("it is counted", || server.metrics().unwrap().ended_for_memory == 1);
+    let mut response = Vec::new();
+    // The end may also be a reset.
+    let _ = client.read_to_end(&mut response);
+    assert!(response.starts_with(b"HTTP/1.1 200 "));
+    assert!(response.len() < LENGTH, "{}", response.len());
+    assert_eq!(server.metrics().unwrap().timed_out, 0);
+}

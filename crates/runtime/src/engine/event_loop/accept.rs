@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mio::Token;
 
-use super::{EventLoop, FIRST_LISTENER, Message, Readiness, Turn};
+use super::{EventLoop, FIRST_LISTENER, Message, Readiness, Scarce, Turn};
 use crate::engine::listener::{Accepted, Listener, is_connection_error, is_out_of_descriptors};
 
 /// Maximum number of connections accepted in a row before ready connections are served.
@@ -91,9 +91,11 @@ impl EventLoop {
                 Err(error) if is_connection_error(&error) => {}
                 Err(error) => {
                     self.handle.engine.counters.accept_errors.increment();
-                    let is_full = is_out_of_descriptors(&error);
-                    if let Some(shed) = is_full.then(|| self.make_room(now)).flatten() {
-                        return Break(Some(Turn::Shed(shed)));
+                    if is_out_of_descriptors(&error) {
+                        self.handle.engine.counters.accepts_without_descriptor.increment();
+                        if let Some(shed) = self.make_room(Scarce::Descriptors, now) {
+                            return Break(Some(Turn::Shed(shed)));
+                        }
                     }
                     self.pause_accepting(&error, now);
                     break;
@@ -109,7 +111,7 @@ impl EventLoop {
     fn pause_accepting(&mut self, error: &io::Error, now: Instant) {
         self.accept_again_at = Some(now + ACCEPT_PAUSE);
         if is_out_of_descriptors(error) {
-            self.ask_for_room();
+            self.ask_for_room(Scarce::Descriptors);
         }
         if let Some(left_out) = self.handle.engine.accept_log.admit() {
             tracing::warn!(%error, pause = ?ACCEPT_PAUSE, left_out, "accepting pauses");
@@ -130,14 +132,18 @@ impl EventLoop {
         let engine = &self.handle.engine;
         let connections_max = engine.connections_max;
         let connections = engine.counters.connections.get();
-        if connections < connections_max as u64 && engine.descriptors.have_room(connections) {
+        let scarce = if connections >= connections_max as u64 {
+            Scarce::Connections
+        } else if engine.descriptors.have_room(connections) {
             return Continue(());
-        }
-        if let Some(shed) = self.make_room(now) {
+        } else {
+            Scarce::Descriptors
+        };
+        if let Some(shed) = self.make_room(scarce, now) {
             return Break(Some(Turn::Shed(shed)));
         }
         self.accept_again_at = Some(now + ACCEPT_PAUSE);
-        self.ask_for_room();
+        self.ask_for_room(scarce);
         if let Some(left_out) = self.handle.engine.full_log.admit() {
             tracing::warn!(
                 connections_max,
@@ -153,10 +159,10 @@ impl EventLoop {
     /// Asks another loop to close a connection. Repeated calls ask one loop
     /// after another until one succeeds.
     #[cold]
-    pub(super) fn ask_for_room(&mut self) {
+    pub(super) fn ask_for_room(&mut self, scarce: Scarce) {
         if let Some(other) = self.handle.engine.fuller_loop(&self.handle, self.failed_room_requests)
         {
-            other.send(Message::MakeRoom(Arc::clone(&self.handle)));
+            other.send(Message::MakeRoom(Arc::clone(&self.handle), scarce));
             self.failed_room_requests += 1;
         }
     }

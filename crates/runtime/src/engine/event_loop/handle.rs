@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use mio::{Poll, Registry, Waker};
 
-use super::{EventLoop, WAKER};
+use super::{EventLoop, Scarce, WAKER};
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::exchange::Call;
@@ -47,8 +47,9 @@ pub(crate) enum Message {
     StillWaiting(Box<Connection>, Route),
     /// A connection that another loop accepted beyond its share.
     Adopt(Accepted),
-    /// A loop has accepted a connection at the maximum, and asks this loop to close another one.
-    MakeRoom(Arc<LoopHandle>),
+    /// A loop has accepted a connection at the maximum, or lacks a descriptor, and asks this loop
+    /// to close a connection.
+    MakeRoom(Arc<LoopHandle>, Scarce),
     /// Descriptors are scarce, and a connection must be closed. A thread may wait for that: it gets
     /// an answer, or the end of the channel if there is no connection to close.
     Shed(Option<Sender<()>>),

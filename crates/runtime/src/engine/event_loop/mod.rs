@@ -42,7 +42,7 @@ use accept::Accepting;
 pub(crate) use handle::{LoopHandle, Message};
 use ready::{Ready, ReadyQueue, Yielded};
 use shed::Candidates;
-pub(crate) use shed::Shed;
+pub(crate) use shed::{Scarce, Shed};
 use traffic::Traffic;
 use watched_clients::WatchedClients;
 
@@ -328,8 +328,8 @@ impl EventLoop {
                 self.apply_missed(&mut connection);
                 Some(Turn::WaitOn(connection, route))
             }
-            Message::MakeRoom(asker) => {
-                let mut shed = self.make_room(now)?;
+            Message::MakeRoom(asker, scarce) => {
+                let mut shed = self.make_room(scarce, now)?;
                 shed.asker = Some(asker);
                 Some(Turn::Shed(shed))
             }

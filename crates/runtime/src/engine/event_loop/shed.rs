@@ -24,6 +24,7 @@ use crate::config::ServerConfig;
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::slab::Missed;
+use crate::metrics::timeouts::Awaited;
 use crate::protocol::{Guest, Waiting};
 
 /// Minimum idle time before a connection is closed. A client that sends one request after the other
@@ -93,10 +94,20 @@ enum Rank {
     Stream,
 }
 
-/// A connection that is to be closed to make room for a new one.
+/// What there is too little of, so that a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scarce {
+    /// The maximum of connections is reached.
+    Connections,
+    /// The process, the system or the reserve for the program has no free descriptor.
+    Descriptors,
+}
+
+/// A connection that is to be closed, for a new one or for a descriptor.
 #[derive(Debug)]
 pub(crate) struct Shed {
     pub(crate) connection: Box<Connection>,
+    pub(crate) scarce: Scarce,
     /// Whether it is served once more, and closed only if it is still slow after that: its peer may
     /// have sent or taken something since.
     pub(crate) only_if_slow: bool,
@@ -107,9 +118,9 @@ pub(crate) struct Shed {
 }
 
 impl EventLoop {
-    /// Takes a connection that is to be closed for a new one out of this loop's slab.
-    pub(super) fn make_room(&mut self, now: Instant) -> Option<Box<Shed>> {
-        self.room_of(now, Rank::Stream)
+    /// Takes a connection that is to be closed out of this loop's slab.
+    pub(super) fn make_room(&mut self, scarce: Scarce, now: Instant) -> Option<Box<Shed>> {
+        self.room_of(scarce, now, Rank::Stream)
     }
 
     /// Chooses a connection to close for a descriptor that another thread needs. If there is none,
@@ -119,9 +130,9 @@ impl EventLoop {
         waiting: Option<Sender<()>>,
         now: Instant,
     ) -> Option<Turn> {
-        let Some(mut shed) = self.make_room(now) else {
+        let Some(mut shed) = self.make_room(Scarce::Descriptors, now) else {
             if waiting.is_none() {
-                self.ask_for_room();
+                self.ask_for_room(Scarce::Descriptors);
             }
             return None;
         };
@@ -129,16 +140,16 @@ impl EventLoop {
         Some(Turn::Shed(shed))
     }
 
-    /// As [`make_room`](Self::make_room), but only for idle connections. Closing one runs no code
-    /// of the program.
+    /// Takes an idle connection that is to be closed for a descriptor. Closing one runs no code of
+    /// the program.
     pub(crate) fn make_idle_room(&mut self, now: Instant) -> Option<Box<Shed>> {
-        self.room_of(now, Rank::Idle)
+        self.room_of(Scarce::Descriptors, now, Rank::Idle)
     }
 
-    fn room_of(&mut self, now: Instant, last: Rank) -> Option<Box<Shed>> {
+    fn room_of(&mut self, scarce: Scarce, now: Instant, last: Rank) -> Option<Box<Shed>> {
         let is_old = |at| now > at + CANDIDATES_AGE_MAX;
         if !self.candidates.scanned_at.is_some_and(is_old) {
-            if let Some(shed) = self.next_candidate(now, last) {
+            if let Some(shed) = self.next_candidate(scarce, now, last) {
                 return Some(shed);
             }
             if !self.candidates.queue.is_empty() {
@@ -150,11 +161,11 @@ impl EventLoop {
             return None;
         }
         self.scan(now);
-        self.next_candidate(now, last)
+        self.next_candidate(scarce, now, last)
     }
 
     /// Takes the first candidate that was not used since it was selected, up to this rank.
-    fn next_candidate(&mut self, now: Instant, last: Rank) -> Option<Box<Shed>> {
+    fn next_candidate(&mut self, scarce: Scarce, now: Instant, last: Rank) -> Option<Box<Shed>> {
         while let Some(&Candidate { rank, since, token, .. }) = self.candidates.queue.front() {
             if rank > last {
                 return None;
@@ -172,7 +183,8 @@ impl EventLoop {
             }
             let connection = self.slab.take(token, Missed::Nothing)?;
             let only_if_slow = rank == Rank::Slow;
-            return Some(Box::new(Shed { connection, only_if_slow, asker: None, waiting: None }));
+            let (asker, waiting) = (None, None);
+            return Some(Box::new(Shed { connection, scarce, only_if_slow, asker, waiting }));
         }
         None
     }
@@ -225,11 +237,32 @@ impl Connection {
     }
 
     /// Returns what the connection waits for.
-    pub(super) fn waits_for(&self) -> Waiting {
+    fn waits_for(&self) -> Waiting {
         match &self.unsent {
             // A peer that does not take its response is as slow as one that does not send.
             Some(unsent) => Waiting::Content { until: unsent.pressed_deadline() },
             None => self.guest.waits_for(!self.leftover.is_empty()),
+        }
+    }
+
+    /// Returns what the connection waits for, as it is counted. `has_input` says whether bytes that
+    /// were read are unused: a worker that serves the connection has them.
+    pub(crate) fn awaited(&self, has_input: bool) -> Awaited {
+        if self.unsent.is_some() || self.transport.unsent() > 0 {
+            return Awaited::ResponseTaken;
+        }
+        #[cfg(feature = "tls")]
+        if matches!(self.guest, Guest::Handshake(_)) {
+            return Awaited::Handshake;
+        }
+        match self.guest.waits_for(has_input) {
+            Waiting::Idle => Awaited::NextRequest,
+            Waiting::Head if has_input => Awaited::Head,
+            Waiting::Head => Awaited::FirstByte,
+            Waiting::Content { .. } => Awaited::Content,
+            Waiting::Stream { .. } => Awaited::Stream,
+            Waiting::Lingering => Awaited::Close,
+            Waiting::Other => Awaited::Other,
         }
     }
 

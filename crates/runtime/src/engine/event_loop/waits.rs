@@ -5,9 +5,7 @@ use crossbeam_channel::Sender;
 
 use super::{EventLoop, Turn};
 use crate::engine::connection::Connection;
-#[cfg(feature = "tls")]
-use crate::protocol::Guest;
-use crate::protocol::Waiting;
+use crate::metrics::timeouts::Awaited;
 use crate::service::monitor::IdleConnections;
 
 /// The loop looks at about this many connections, and scales up. Looking at one may be a cache
@@ -35,21 +33,16 @@ impl EventLoop {
 impl IdleConnections {
     /// Returns the count to which the connection belongs.
     fn of(&mut self, connection: &Connection) -> &mut u64 {
-        if connection.unsent.is_some() {
-            return &mut self.response;
-        }
-        #[cfg(feature = "tls")]
-        if matches!(connection.guest, Guest::Handshake(_)) {
-            return &mut self.handshake;
-        }
-        match connection.waits_for() {
-            Waiting::Idle => &mut self.request,
-            Waiting::Head if connection.leftover.is_empty() => &mut self.first_byte,
-            Waiting::Head => &mut self.head,
-            Waiting::Content { .. } => &mut self.content,
-            Waiting::Stream { .. } => &mut self.stream,
-            Waiting::Lingering => &mut self.close,
-            Waiting::Other => &mut self.other,
+        match connection.awaited(!connection.leftover.is_empty()) {
+            Awaited::Handshake => &mut self.handshake,
+            Awaited::FirstByte => &mut self.first_byte,
+            Awaited::Head => &mut self.head,
+            Awaited::Content => &mut self.content,
+            Awaited::ResponseTaken => &mut self.response,
+            Awaited::NextRequest => &mut self.request,
+            Awaited::Stream => &mut self.stream,
+            Awaited::Close => &mut self.close,
+            Awaited::Other => &mut self.other,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::lined::Lined;
 use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::execution::probe::on_processor;
+use crate::metrics::timeouts::Awaited;
 use crate::protocol::Guest;
 
 impl Worker<'_> {
@@ -71,7 +72,7 @@ impl Worker<'_> {
     pub(super) fn compute(&mut self, mut connection: Box<Connection>) -> Outcome {
         self.buffers.clock.refresh();
         if connection.deadline <= self.buffers.clock.now() {
-            self.engine.counters.timed_out.increment();
+            self.engine.counters.timeouts.count(Awaited::Handshake);
             connection.guest.expire(false, self.buffers);
         } else {
             self.compute_step(&mut connection);

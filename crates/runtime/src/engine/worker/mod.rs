@@ -259,7 +259,8 @@ impl Worker<'_> {
                 self.serve(connection)
             }
             Readiness::Expired => {
-                self.engine.counters.timed_out.increment();
+                let awaited = connection.awaited(!self.buffers.input.is_empty());
+                self.engine.counters.timeouts.count(awaited);
                 self.expire(connection)
             }
         };
@@ -300,6 +301,7 @@ impl Worker<'_> {
         if error.kind() == io::ErrorKind::OutOfMemory {
             let because = || self.engine.usage(Refusal::Memory, &connection);
             self.engine.refusals.note_because(Refusal::Memory, connection.peer, because);
+            self.engine.counters.ended_for_memory.increment();
         }
         self.end_lease(&mut connection);
         connection.guest.break_off(Closed::Broken);

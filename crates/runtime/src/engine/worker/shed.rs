@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Outcome, Worker};
 use crate::engine::connection::Connection;
-use crate::engine::event_loop::{Message, Shed};
+use crate::engine::event_loop::{Message, Scarce, Shed};
 use crate::protocol::Guest;
 
 impl Worker<'_> {
@@ -12,7 +12,7 @@ impl Worker<'_> {
     /// longer slow, it stays open, and the loop chooses another one.
     #[cold]
     pub(super) fn shed(&mut self, shed: Shed) {
-        let Shed { mut connection, only_if_slow, asker, waiting } = shed;
+        let Shed { mut connection, scarce, only_if_slow, asker, waiting } = shed;
         let loop_handle = Arc::clone(connection.loop_handle());
         if only_if_slow {
             // Served once more, as if its socket were ready.
@@ -28,13 +28,13 @@ impl Worker<'_> {
                     self.put(outcome);
                     self.count_moved();
                     if let Some(asker) = asker {
-                        loop_handle.send(Message::MakeRoom(asker));
+                        loop_handle.send(Message::MakeRoom(asker, scarce));
                     }
                     return;
                 }
             }
         }
-        self.note_shed();
+        self.note_shed(scarce);
         let outcome = if only_if_slow { self.end_slow(connection) } else { self.end(connection) };
         self.put(outcome);
         self.count_moved();
@@ -50,7 +50,7 @@ impl Worker<'_> {
     /// Closes an idle connection at once, also while another one is served.
     #[cold]
     pub(super) fn close_idle(&mut self, shed: Shed) {
-        self.note_shed();
+        self.note_shed(shed.scarce);
         let outcome = self.end(shed.connection);
         // Not `put`, which clears the output: it belongs to the connection that is served.
         self.put_cold(outcome);
@@ -75,15 +75,23 @@ impl Worker<'_> {
         Outcome::Closed(connection)
     }
 
-    fn note_shed(&self) {
+    fn note_shed(&self, scarce: Scarce) {
         let engine = &self.engine;
         engine.counters.connections_shed.increment();
+        let why = match scarce {
+            Scarce::Connections => "the maximum of connections is reached",
+            Scarce::Descriptors => {
+                engine.counters.shed_for_descriptors.increment();
+                "no descriptor is free"
+            }
+        };
         if let Some(left_out) = engine.shed_log.admit() {
             tracing::warn!(
                 connections_max = engine.connections_max,
                 held_descriptors = engine.descriptors.held(),
                 left_out,
-                "a connection without a running request is closed to make room for a new one"
+                because = why,
+                "a connection without a running request is closed to make room"
             );
         }
     }
