@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -180,4 +182,22 @@ fn a_phone_needs_no_sideways_scrolling() {
         assert_eq!(colour, expected);
     }
     app.shutdown();
+}
+
+#[test]
+fn a_person_sees_why_connections_were_ended_and_the_memory_of_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(&folder.path().join("browser")) else { return };
+    let config = ServerConfig::default().content_timeout(MS * 500);
+    let app = start(App::new().post("/", |text: String| text).config(config));
+    let mut slow = TcpStream::connect(app.local_addr()).unwrap();
+    slow.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf").unwrap();
+    open(&mut browser, &app);
+    let reasons = "[...document.querySelectorAll('#ended tbody tr')]\
+                   .map(row => row.cells[0].textContent)";
+    browser.wait_for(&format!("{reasons}.includes('deadline: content')"));
+    if cfg!(target_os = "linux") {
+        browser
+            .wait_for("/^process [0-9.]+ MiB$/.test(document.querySelector('#process').innerText)");
+    }
 }

@@ -7,6 +7,8 @@ use filoplume_runtime::{Response, StatusCode};
 
 use super::App;
 use super::beside::Part;
+#[cfg(target_os = "linux")]
+use crate::observe::process;
 use crate::observe::{CONTENT_TYPE, Observer, Samples};
 use crate::routing::{Router, get};
 
@@ -128,6 +130,8 @@ impl App {
     /// Counts and measures requests, for handlers that take an
     /// [`Observed`](crate::extract::Observed). [`metrics`](Self::metrics) does it too.
     pub(crate) fn observed(mut self) -> (Self, Arc<Observer>) {
+        #[cfg(target_os = "linux")]
+        process::open_files();
         let observer = Arc::clone(self.settings.observer.get_or_insert_default());
         (self, observer)
     }

@@ -123,6 +123,8 @@
     say('threads', count(now.threads.total));
     say('busy', known(now.threads.busy) ? `${count(now.threads.busy)} busy` : '');
     say('memory', bytes(now.memory.used));
+    const { process } = now.memory;
+    say('process', known(process) ? `process ${bytes(process)}` : '');
     showSpark();
   };
 
@@ -221,16 +223,16 @@
     });
   };
 
-  const refusalRow = row([['reason', 'text'], ['count'], ['per second']]);
-  const showRefusals = (now) => {
-    const keyOf = (refusal) => refusal.reason;
-    keep(body('refusals'), now.refusals, keyOf, refusalRow, (tr, refusal) => {
+  const reasonRow = row([['reason', 'text'], ['count'], ['per second']]);
+  const showReasons = (now, id, listOf) => {
+    const keyOf = (item) => item.reason;
+    keep(body(id), listOf(now), keyOf, reasonRow, (tr, item) => {
       const [reason, total, each] = tr.children;
       const read = (snapshot) =>
-        (snapshot.refusals.find((one) => one.reason === refusal.reason) || { count: 0 }).count;
+        (listOf(snapshot).find((one) => one.reason === item.reason) || { count: 0 }).count;
       const rate = change(now, before, read);
-      set(reason, refusal.reason);
-      set(total, count(refusal.count));
+      set(reason, item.reason);
+      set(total, count(item.count));
       number(each, rate, perSecond(rate));
       each.classList.toggle('bad', rate > 0);
     });
@@ -365,7 +367,8 @@
     showChecks(last);
     showLoops(last);
     showIdle(last);
-    showRefusals(last);
+    showReasons(last, 'ended', (snapshot) => snapshot.ended || []);
+    showReasons(last, 'refusals', (snapshot) => snapshot.refusals);
     showStories(last);
   };
 

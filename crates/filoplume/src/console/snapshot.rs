@@ -55,6 +55,7 @@ pub(super) fn snapshot(observer: &Observer, viewers: usize) -> String {
         write_calls(json, observer);
         json.list("checks", observer.checks(), |json, check| write_check(json, &check));
         write_routes(json, server, &busiest);
+        write_ended(json, server);
         write_refusals(json, server);
         json.list("stories", &stories, write_story);
     })
@@ -92,6 +93,10 @@ fn write_totals(json: &mut Object<'_>, server: Option<&Metrics>, busiest: &Busie
     json.object("memory", |json| {
         json.number("used", server.map(|metrics| metrics.memory_used as u64));
         json.number("max", server.map(|metrics| metrics.memory_max as u64));
+        #[cfg(target_os = "linux")]
+        json.number("process", process::resident_memory());
+        #[cfg(not(target_os = "linux"))]
+        json.number("process", None);
     });
 }
 
@@ -257,6 +262,31 @@ fn why(why: Why) -> String {
 /// Returns a time in full microseconds, which is enough for people.
 fn short(time: Duration) -> Duration {
     Duration::from_micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Writes why connections were ended or not accepted, the most frequent reason first.
+fn write_ended(json: &mut Object<'_>, server: Option<&Metrics>) {
+    let mut ended: Vec<(Cow<'_, str>, u64)> = Vec::new();
+    if let Some(metrics) = server {
+        let timeouts = metrics.timeouts();
+        ended.extend(
+            timeouts.map(|(awaited, count)| (format!("deadline: {awaited}").into(), count)),
+        );
+        let (shed, errors) = (metrics.shed_for_descriptors, metrics.accepts_without_descriptor);
+        ended.extend([
+            ("room for others".into(), metrics.connections_shed.saturating_sub(shed)),
+            ("no free descriptor".into(), shed),
+            ("no memory for the response".into(), metrics.ended_for_memory),
+            ("not accepted: no free descriptor".into(), errors),
+            ("not accepted: another error".into(), metrics.accept_errors.saturating_sub(errors)),
+        ]);
+    }
+    ended.retain(|&(_, count)| count > 0);
+    ended.sort_by_key(|&(_, count)| Reverse(count));
+    json.list("ended", ended, |json, (reason, count)| {
+        json.text("reason", &*reason);
+        json.number("count", count);
+    });
 }
 
 fn write_refusals(json: &mut Object<'_>, server: Option<&Metrics>) {

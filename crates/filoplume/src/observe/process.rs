@@ -1,7 +1,9 @@
 //! What Linux tells of the process, under the names that the client libraries of Prometheus use.
 //! Dashboards and alerts for these exist already.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::open_metrics::OpenMetrics;
@@ -9,6 +11,33 @@ use super::open_metrics::OpenMetrics;
 /// The unit of times in `/proc/self/stat`. It is the same on every architecture that Rust's
 /// standard library supports on Linux.
 const TICKS_PER_SECOND: u64 = 100;
+
+/// Longer than the files of `/proc` that are read. Linux returns each of them in one piece.
+const FILE_BYTES_MAX: usize = 8 * 1024;
+
+/// Files that stay open. A process that has used up its descriptors could not open them, and then
+/// its figures matter most.
+static LIMITS: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/limits").ok());
+static STATUS: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/status").ok());
+
+/// When the process was started, since 1970.
+static STARTED: LazyLock<Option<Duration>> = LazyLock::new(started);
+
+/// Opens the files and reads what does not change, while there are descriptors.
+pub(crate) fn open_files() {
+    for file in [&LIMITS, &STATUS] {
+        LazyLock::force(file);
+    }
+    LazyLock::force(&STARTED);
+}
+
+/// Returns what the file says at this moment.
+fn read(file: Option<&File>) -> Option<String> {
+    let mut bytes = vec![0; FILE_BYTES_MAX];
+    let length = file?.read_at(&mut bytes, 0).ok()?;
+    bytes.truncate(length);
+    String::from_utf8(bytes).ok()
+}
 
 /// Writes what can be read now. Files that a sandbox hides are left out. The text of the metrics is
 /// formatted at most twice a second, which bounds the cost of counting the descriptors.
@@ -21,15 +50,20 @@ pub(super) fn write_process(text: &mut OpenMetrics) {
         text.family("process_max_fds", "gauge", "The maximum of open descriptors.");
         text.gauge("", max);
     }
-    if let Some(started) = started() {
+    if let Some(started) = *STARTED {
         let help = "When the process was started, in seconds since 1970.";
         text.family("process_start_time_seconds", "gauge", help);
         text.gauge("", started);
     }
-    if let Some(bytes) = fs::read_to_string("/proc/self/status").ok().and_then(|of| resident(&of)) {
+    if let Some(bytes) = resident_memory() {
         text.family("process_resident_memory_bytes", "gauge", "Memory that the process uses.");
         text.gauge("", bytes);
     }
+}
+
+/// Returns how many bytes of the machine's memory the process uses.
+pub(crate) fn resident_memory() -> Option<u64> {
+    resident(&read(STATUS.as_ref())?)
 }
 
 /// Since Linux 6.2 the size of the folder is the number of descriptors. Before, it is 0 and they
@@ -45,7 +79,7 @@ pub(crate) fn open_descriptors() -> Option<u64> {
 
 /// Returns how many descriptors the process may have.
 pub(crate) fn descriptors_max() -> Option<u64> {
-    max_fds(&fs::read_to_string("/proc/self/limits").ok()?)
+    max_fds(&read(LIMITS.as_ref())?)
 }
 
 fn started() -> Option<Duration> {

@@ -41,14 +41,21 @@ const CONNECTIONS: &[Family] = &[
         "Connections ended by the server.",
         &[
             ("reason=\"deadline\"", |of| of.timed_out),
-            ("reason=\"room\"", |of| of.connections_shed),
+            ("reason=\"room\"", |of| of.connections_shed.saturating_sub(of.shed_for_descriptors)),
+            ("reason=\"descriptors\"", |of| of.shed_for_descriptors),
+            ("reason=\"memory\"", |of| of.ended_for_memory),
         ],
     ),
     (
         "filoplume_accept_errors",
         Counter,
         "Failed attempts to accept a connection.",
-        &[("", |of| of.accept_errors)],
+        &[
+            ("reason=\"descriptors\"", |of| of.accepts_without_descriptor),
+            ("reason=\"other\"", |of| {
+                of.accept_errors.saturating_sub(of.accepts_without_descriptor)
+            }),
+        ],
     ),
     (
         "filoplume_connection_bytes",
@@ -202,6 +209,14 @@ pub(super) fn write_server(metrics: &Metrics, text: &mut OpenMetrics) {
                 Counter => text.counter(labels, "", value(metrics)),
             }
         }
+    }
+    text.family(
+        "filoplume_timeouts",
+        "counter",
+        "Connections that the server ended at a deadline, by what they waited for.",
+    );
+    for (awaited, count) in metrics.timeouts() {
+        text.counter(&labels(&[("waits_for", &awaited.to_string())]), "", count);
     }
     #[cfg(feature = "tls")]
     write_expiry(metrics, text);

@@ -246,7 +246,7 @@ fn the_first_snapshot_comes_at_once_and_has_everything() {
             assert!(first[object][member].is_u64(), "{object}.{member}: {}", first[object]);
         }
     }
-    for list in ["limits", "loops", "calls", "routes", "refusals", "stories"] {
+    for list in ["limits", "idle", "loops", "calls", "routes", "ended", "refusals", "stories"] {
         assert!(first[list].is_array(), "{list}");
     }
     assert!(first["uptime_s"].as_f64().unwrap() > 0.0);
