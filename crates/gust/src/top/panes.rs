@@ -115,6 +115,8 @@ P99            99th percentile of the times since the server's start
 WAIT, COMP     calls that waited and that computed, on average since the
                last snapshot: seconds per second
 idle           what the connections wait for that no thread holds
+ended          why the server has ended connections, or could not accept them
+refused        why it has refused requests and connections
 RUNS           where the next call runs: on an event loop or the pool
 ITS THREAD     what the thread of a call does, as the system tells it";
     let title = |index| if index == 0 { Look::Heading } else { Look::Plain };

@@ -1,7 +1,7 @@
 //! The values of a snapshot as people read them.
 
 use super::cells::{Cell, Column, Line, Look, Size, table};
-use super::snapshot::{Call, Check, EventLoop, Idle, Limit, Route, Snapshot, Story, Text};
+use super::snapshot::{Call, Check, EventLoop, Idle, Limit, Reason, Route, Snapshot, Story, Text};
 use super::view::{Rates, Sort};
 use crate::units;
 
@@ -24,6 +24,9 @@ pub(super) fn totals(now: &Snapshot, requests_per_second: Option<f64>) -> Vec<Ce
     let waiting = now.requests.waiting;
     let has_waiting = waiting.is_some_and(|waiting| waiting > 0.0);
     let (connections, threads, memory) = (now.connections, now.threads, now.memory);
+    // Only Linux tells it.
+    let process = memory.process.map(|process| format!(", process {}", bytes(Some(process))));
+    let process = process.unwrap_or_default();
     vec![
         Cell::new(phase, look),
         Cell::plain(format!("up {}", uptime(now.uptime_s))),
@@ -45,7 +48,7 @@ pub(super) fn totals(now: &Snapshot, requests_per_second: Option<f64>) -> Vec<Ce
             count(threads.total),
             count(threads.max)
         )),
-        Cell::plain(format!("memory {} of {}", bytes(memory.used), bytes(memory.max))),
+        Cell::plain(format!("memory {} of {}{process}", bytes(memory.used), bytes(memory.max))),
     ]
 }
 
@@ -108,11 +111,11 @@ pub(super) fn idle(now: &Snapshot) -> Vec<Cell> {
     now.idle.iter().map(|idle| Cell::plain(cell(idle))).collect()
 }
 
-pub(super) fn refusals(now: &Snapshot) -> Vec<Cell> {
-    let refusals = now.refusals.iter().filter(|refusal| refusal.count.is_some_and(|it| it > 0.0));
-    refusals
-        .map(|refusal| Cell::plain(format!("{} {}", refusal.reason.as_str(), count(refusal.count))))
-        .collect()
+/// Returns each reason that has occurred, with its count.
+pub(super) fn reasons(reasons: &[Reason]) -> Vec<Cell> {
+    let occurred = reasons.iter().filter(|reason| reason.count.is_some_and(|it| it > 0.0));
+    let cell = |reason: &Reason| format!("{} {}", reason.reason.as_str(), count(reason.count));
+    occurred.map(|reason| Cell::plain(cell(reason))).collect()
 }
 
 /// Returns the table of running calls, the longest first.

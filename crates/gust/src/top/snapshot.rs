@@ -41,7 +41,9 @@ pub(crate) struct Snapshot {
     #[serde(default)]
     pub(crate) idle: Vec<Idle>,
     #[serde(default)]
-    pub(crate) refusals: Vec<Refusal>,
+    pub(crate) ended: Vec<Reason>,
+    #[serde(default)]
+    pub(crate) refusals: Vec<Reason>,
     #[serde(default)]
     pub(crate) stories: Vec<Story>,
 }
@@ -75,6 +77,8 @@ pub(crate) struct Threads {
 pub(crate) struct Memory {
     pub(crate) used: Option<f64>,
     pub(crate) max: Option<f64>,
+    /// All memory of the process.
+    pub(crate) process: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -141,9 +145,10 @@ pub(crate) struct Route {
     pub(crate) why: Option<Text>,
 }
 
+/// How often something happened for a reason.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Refusal {
+pub(crate) struct Reason {
     pub(crate) reason: Text,
     pub(crate) count: Option<f64>,
 }

@@ -197,7 +197,8 @@ impl View {
             ("checks", rows::checks(now)),
             ("loops", rows::loops(now)),
             ("idle", rows::idle(now)),
-            ("refused", rows::refusals(now)),
+            ("ended", rows::reasons(&now.ended)),
+            ("refused", rows::reasons(&now.refusals)),
         ] {
             if !items.is_empty() {
                 let items = std::iter::once(Cell::new(title, Look::Dim)).chain(items).collect();

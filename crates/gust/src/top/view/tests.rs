@@ -52,10 +52,11 @@ fn a_usual_terminal_shows_everything_that_matters() {
         &expect![[r#"
             serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting
             connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512
-            memory 1.00 MiB of 1.00 GiB
+            memory 1.00 MiB of 1.00 GiB, process 42.0 MiB
             limits  threads 82 %  memory 0 %  connections 0 %  streams -
             checks  queue late for 5 s  (its thread sleeps) …
             loops  filoplume-1: 6 open, 4 idle  filoplume-7: 4 open, 3 idle, handed over … …
+            ended  deadline: first byte 7
             refused  overloaded 4
             running calls
                TIME RUNS ROUTE                      ITS THREAD
@@ -68,11 +69,10 @@ fn a_usual_terminal_shows_everything_that_matters() {
             GET /orders/{id}                        300   480 ms    3.75    0.01   3.00 pool
             GET /report                             200   1.25 s    0.00    0.75   0.00 loop
             POST /a/rather/long/pattern/with/…     0.00        -       -       -      - -
-            slow, failed and refused requests
+            slow, failed and refused requests  1 to 2 of 3
                 AGO KIND    STORY
                 3 s slow    GET /report: 200 after 1.2s (computing 1.2s)
               2 min failed  GET /orders/{id}: 500 after 4.81s (waiting 4.79s)
-                3 h refused GET /x: 503 \u{1b}[31m(queue 1.2s)\u{202e}, refused\u{d}\u{a}
             q quit  ? help  tab list  jk scroll  sort: r requests  p p99  w waiting  c comp…
         "#]],
     );
@@ -91,10 +91,9 @@ fn a_narrow_terminal_leaves_out_columns() {
             limits  threads 82 %  memory 0 % …
             checks  queue late for 5 s …
             loops  filoplume-1: 6 open, 4 idle …
+            ended  deadline: first byte 7
             refused  overloaded 4
-            running calls  1 to 1 of 3
-               TIME ROUTE        ITS THREAD
-             4.12 s GET /orders… reads from a sock…
+            running calls  3
             [routes]
             ROUTE                     REQ/S      P99
             GET /users/{id}           2,000  2.50 ms
@@ -102,6 +101,7 @@ fn a_narrow_terminal_leaves_out_columns() {
             GET /report                 200   1.25 s
             POST /a/rather/long/p…     0.00        -
             slow, failed and refused requests  3
+
 
             q quit  ? help  tab list  jk scroll  so…
         "#]],
@@ -115,10 +115,11 @@ fn a_wide_terminal_shows_all_columns() {
         (140, 30),
         &expect![[r#"
             serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512
-            memory 1.00 MiB of 1.00 GiB
+            memory 1.00 MiB of 1.00 GiB, process 42.0 MiB
             limits  threads 82 %  memory 0 %  connections 0 %  streams -
             checks  queue late for 5 s  (its thread sleeps)  mail failed (optional) for 2 min 10 s  (connection\u{1b} refused)  database passed
             loops  filoplume-1: 6 open, 4 idle  filoplume-7: 4 open, 3 idle, handed over 2x  -: 0 open, 0 idle
+            ended  deadline: first byte 7
             refused  overloaded 4
             running calls
                TIME RUNS ROUTE                                 ITS THREAD                                               REQUEST          THREAD
@@ -142,7 +143,6 @@ fn a_wide_terminal_shows_all_columns() {
 
 
 
-
             q quit  ? help  tab list  jk scroll  sort: r requests  p p99  w waiting  c computing
         "#]],
     );
@@ -151,10 +151,11 @@ fn a_wide_terminal_shows_all_columns() {
 #[test]
 fn plain_text_has_everything_uncut() {
     expect![[r#"
-        serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512  memory 1.00 MiB of 1.00 GiB
+        serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512  memory 1.00 MiB of 1.00 GiB, process 42.0 MiB
         limits  threads 82 %  memory 0 %  connections 0 %  streams -
         checks  queue late for 5 s  (its thread sleeps)  mail failed (optional) for 2 min 10 s  (connection\u{1b} refused)  database passed
         loops  filoplume-1: 6 open, 4 idle  filoplume-7: 4 open, 3 idle, handed over 2x  -: 0 open, 0 idle
+        ended  deadline: first byte 7
         refused  overloaded 4
 
         running calls
