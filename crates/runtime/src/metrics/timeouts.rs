@@ -78,7 +78,12 @@ impl Timeouts {
     }
 
     pub(crate) fn read(&self) -> TimeoutCounts {
-        TimeoutCounts(self.0.each_ref().map(|count| count.load(Ordering::Relaxed)))
+        // A loop: the array's `map` would be unrolled, and programs are to be small.
+        let mut counts = [0; Awaited::ALL.len()];
+        for (value, count) in counts.iter_mut().zip(&self.0) {
+            *value = count.load(Ordering::Relaxed);
+        }
+        TimeoutCounts(counts)
     }
 }
 

@@ -247,6 +247,8 @@ impl Connection {
 
     /// Returns what the connection waits for, as it is counted. `has_input` says whether bytes that
     /// were read are unused: a worker that serves the connection has them.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn awaited(&self, has_input: bool) -> Awaited {
         if self.unsent.is_some() || self.transport.unsent() > 0 {
             return Awaited::ResponseTaken;

@@ -75,6 +75,8 @@ impl Worker<'_> {
         Outcome::Closed(connection)
     }
 
+    #[cold]
+    #[inline(never)]
     fn note_shed(&self, scarce: Scarce) {
         let engine = &self.engine;
         engine.counters.connections_shed.increment();
@@ -90,8 +92,7 @@ impl Worker<'_> {
                 connections_max = engine.connections_max,
                 held_descriptors = engine.descriptors.held(),
                 left_out,
-                because = why,
-                "a connection without a running request is closed to make room"
+                "a connection without a running request is closed, because {why}"
             );
         }
     }
