@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::budget::clients::ClientConnection;
-use crate::budget::estimates::Estimate;
+use crate::budget::estimates::Estimates;
 use crate::budget::memory::Memory;
 use crate::client_address::client_network;
 
@@ -72,10 +72,9 @@ impl Account {
         usage
     }
 
-    /// Counts memory that code of the program will take, as far as it can be estimated. Returns
-    /// `None` if there was none for a second.
-    pub(crate) fn hold_estimate(&self, bytes: usize) -> Option<Estimate> {
-        Estimate::hold(&self.memory, bytes)
+    /// Returns the budget for what code of the program takes for requests.
+    pub(super) fn estimates(&self) -> &Estimates {
+        self.memory.estimates()
     }
 
     /// Returns whether the client has at most its share if all clients together may use `used_max`

@@ -286,6 +286,24 @@ impl ClientConnection {
         may_have(self.memory(), free, CLIENT_SHARE) && may_have(network, free, LARGE_SHARE)
     }
 
+    /// Counts an estimate of memory, if the client and its network may have it when `free` bytes
+    /// are then left. Returns whether it is counted.
+    pub(crate) fn try_estimate(&self, bytes: usize, free: usize) -> bool {
+        let then = |held: &Held| held.estimates.load(Ordering::Relaxed).saturating_add(bytes);
+        let network = self.network.as_deref().map_or(0, then);
+        let is_allowed = may_have(then(&self.held.all), free, CLIENT_SHARE)
+            && may_have(network, free, LARGE_SHARE);
+        if is_allowed {
+            self.all().for_each(|held| _ = held.estimates.fetch_add(bytes, Ordering::Relaxed));
+        }
+        is_allowed
+    }
+
+    /// Removes an estimate from the counts.
+    pub(crate) fn release_estimate(&self, bytes: usize) {
+        self.all().for_each(|held| _ = held.estimates.fetch_sub(bytes, Ordering::Relaxed));
+    }
+
     /// Returns the number of the client's seats of the route with this index. Like the other counts
     /// of seats, it changes only under the lock of [`Seats`](super::seats::Seats).
     #[inline]

@@ -9,12 +9,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::budget::memory::Memory;
+use crate::budget::account::Account;
+use crate::budget::clients::ClientConnection;
 use crate::sync::{Condvar, Mutex};
 
 /// An estimate counts as one part in this many of the budget at most. Otherwise a content with an
 /// estimate that is too high would be refused each time, even if nothing else needs memory.
 const SHARE_MAX: usize = 4;
+
+/// At least one part in this many of the budget counts as free when the shares of clients are
+/// computed, so that a client which has nothing is not refused for that.
+const FREE_SHARE: usize = 8;
 
 /// How long an estimate waits for others.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,7 +35,7 @@ pub(crate) struct Estimates {
 
 /// An estimate that counts until it is dropped.
 pub(crate) struct Estimate {
-    memory: Arc<Memory>,
+    account: Arc<Account>,
     bytes: usize,
 }
 
@@ -39,11 +44,16 @@ impl Estimates {
         Self { bytes_max, held: Mutex::new(0), less: Condvar::new() }
     }
 
-    /// Counts the bytes, and waits for that if others have all of the budget. Returns whether they
-    /// are counted.
-    fn add(&self, bytes: usize, until: Instant) -> bool {
+    /// Counts the bytes, and waits for that if others have all of the budget, or the client has its
+    /// share. Returns whether they are counted.
+    fn add(&self, bytes: usize, client: Option<&ClientConnection>, until: Instant) -> bool {
+        let fits = |held: usize| {
+            let Some(free) = self.bytes_max.checked_sub(held + bytes) else { return false };
+            let free = free.max(self.bytes_max / FREE_SHARE);
+            client.is_none_or(|client| client.try_estimate(bytes, free))
+        };
         let mut held = self.held.lock();
-        while *held + bytes > self.bytes_max {
+        while !fits(*held) {
             let is_late;
             (held, is_late) = self.less.wait_until(held, until);
             if is_late {
@@ -54,23 +64,28 @@ impl Estimates {
         true
     }
 
-    fn remove(&self, bytes: usize) {
-        *self.held.lock() -= bytes;
+    fn remove(&self, bytes: usize, client: Option<&ClientConnection>) {
+        let mut held = self.held.lock();
+        *held -= bytes;
+        if let Some(client) = client {
+            client.release_estimate(bytes);
+        }
         self.less.notify_all();
     }
 }
 
 impl Estimate {
     /// Counts an estimate. Returns `None` if there was no memory for it for a second.
-    pub(crate) fn hold(memory: &Arc<Memory>, bytes: usize) -> Option<Self> {
-        Self::hold_within(memory, bytes, PATIENCE)
+    pub(crate) fn hold(account: &Arc<Account>, bytes: usize) -> Option<Self> {
+        Self::hold_within(account, bytes, PATIENCE)
     }
 
-    fn hold_within(memory: &Arc<Memory>, bytes: usize, patience: Duration) -> Option<Self> {
-        let estimates = memory.estimates();
+    fn hold_within(account: &Arc<Account>, bytes: usize, patience: Duration) -> Option<Self> {
+        let estimates = account.estimates();
         let bytes = bytes.min(estimates.bytes_max / SHARE_MAX);
-        let is_held = estimates.add(bytes, Instant::now() + patience);
-        is_held.then(|| Self { memory: Arc::clone(memory), bytes })
+        let client = account.client().map(|client| &**client);
+        let is_held = estimates.add(bytes, client, Instant::now() + patience);
+        is_held.then(|| Self { account: Arc::clone(account), bytes })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -80,7 +95,8 @@ impl Estimate {
 
 impl Drop for Estimate {
     fn drop(&mut self) {
-        self.memory.estimates().remove(self.bytes);
+        let client = self.account.client().map(|client| &**client);
+        self.account.estimates().remove(self.bytes, client);
     }
 }
 
@@ -89,42 +105,66 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::budget::clients::Clients;
+    use crate::budget::memory::Memory;
 
     const LONG: Duration = Duration::from_secs(30);
 
-    fn hold(memory: &Arc<Memory>, bytes: usize) -> Option<Estimate> {
-        Estimate::hold_within(memory, bytes, Duration::ZERO)
+    fn account() -> Arc<Account> {
+        Account::new(&Memory::new(Some(1000)), None)
+    }
+
+    fn hold(account: &Arc<Account>, bytes: usize) -> Option<Estimate> {
+        Estimate::hold_within(account, bytes, Duration::ZERO)
     }
 
     #[test]
     fn estimates_fill_a_budget_of_their_own() {
         let memory = Memory::new(Some(1000));
-        let held: Vec<_> = (0..4).map(|_| hold(&memory, 240).unwrap()).collect();
-        assert!(hold(&memory, 41).is_none(), "40 bytes are left");
-        assert!(hold(&memory, 40).is_some_and(|estimate| estimate.bytes() == 40));
+        let all = Account::new(&memory, None);
+        let held: Vec<_> = (0..4).map(|_| hold(&all, 240).unwrap()).collect();
+        assert!(hold(&all, 41).is_none(), "40 bytes are left");
+        assert!(hold(&all, 40).is_some_and(|estimate| estimate.bytes() == 40));
         assert_eq!(memory.used(), 0, "peers have all of theirs");
         drop(held);
-        assert!(hold(&memory, 250).is_some());
+        assert!(hold(&all, 250).is_some());
     }
 
     #[test]
     fn an_estimate_counts_as_a_quarter_at_most() {
-        let memory = Memory::new(Some(1000));
-        let held: Vec<_> = (0..4).map(|_| hold(&memory, usize::MAX).unwrap()).collect();
+        let all = account();
+        let held: Vec<_> = (0..4).map(|_| hold(&all, usize::MAX).unwrap()).collect();
         assert!(held.iter().all(|estimate| estimate.bytes() == 250));
-        assert!(hold(&memory, 1).is_none());
+        assert!(hold(&all, 1).is_none());
     }
 
     #[test]
     fn an_estimate_waits_for_others() {
-        let memory = Memory::new(Some(1000));
-        let held: Vec<_> = (0..4).map(|_| hold(&memory, 250)).collect();
+        let all = account();
+        let held: Vec<_> = (0..4).map(|_| hold(&all, 250)).collect();
         thread::scope(|scope| {
-            let waits = scope.spawn(|| Estimate::hold_within(&memory, 250, LONG).is_some());
+            let waits = scope.spawn(|| Estimate::hold_within(&all, 250, LONG).is_some());
             // Usually it waits by now. The result is the same if not.
             thread::sleep(Duration::from_millis(20));
             drop(held);
             assert!(waits.join().unwrap());
         });
+    }
+
+    #[test]
+    fn a_client_leaves_a_third_to_others() {
+        let (memory, clients) = (Memory::new(Some(1200)), Arc::new(Clients::new(100)));
+        let of =
+            |address: &str| Account::new(&memory, clients.admit(address.parse().unwrap()).unwrap());
+        let (first, second) = (of("203.0.113.1"), of("203.0.113.2"));
+        let fill = |account| std::iter::from_fn(|| hold(account, 100)).collect::<Vec<_>>();
+        let held = fill(&first);
+        assert_eq!(held.len(), 8);
+        let others = fill(&second);
+        assert_eq!(others.len(), 3, "an eighth counts as free, and twice that is allowed");
+        drop(held);
+        assert_eq!(fill(&first).len(), 6);
+        drop(others);
+        assert_eq!(fill(&first).len(), 8, "all was given back");
     }
 }

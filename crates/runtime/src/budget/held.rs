@@ -12,6 +12,9 @@ pub(crate) struct Held {
     pub(crate) descriptors: AtomicUsize,
     /// Bytes of the memory budget.
     pub(crate) memory: AtomicUsize,
+    /// Bytes that the program's code takes for requests, as estimates. Changes under the lock of
+    /// [`Estimates`](super::estimates::Estimates).
+    pub(super) estimates: AtomicUsize,
     /// Bytes of contents that wait in files.
     #[cfg(feature = "spool")]
     pub(crate) spooled: AtomicU64,

@@ -88,7 +88,7 @@ impl Request {
     /// ```
     pub fn hold_estimated_memory(&self, bytes: usize) -> Option<HeldMemory> {
         let Some(account) = self.account() else { return self.hold_memory(bytes) };
-        account.hold_estimate(bytes).map(|estimate| HeldMemory { held: Held::Estimate(estimate) })
+        Estimate::hold(account, bytes).map(|estimate| HeldMemory { held: Held::Estimate(estimate) })
     }
 
     /// Runs code that computes for long on a content that has arrived, such as a parser, when it is
