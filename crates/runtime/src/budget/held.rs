@@ -44,3 +44,20 @@ fn is_one_more(count: &AtomicUsize, max: usize) -> bool {
     let more = |count| (count < max).then_some(count + 1);
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_network_refuses_does_not_count_for_the_client() {
+        let (own, network) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let take = |max| try_count((&own, max), Some((&network, 2)));
+        assert!(take(9) && take(9));
+        assert!((0..20).all(|_| !take(9)));
+        assert_eq!((own.load(Ordering::Relaxed), network.load(Ordering::Relaxed)), (2, 2));
+        network.store(0, Ordering::Relaxed);
+        assert!(!take(2), "the client has its maximum");
+        assert_eq!((own.load(Ordering::Relaxed), network.load(Ordering::Relaxed)), (2, 0));
+    }
+}

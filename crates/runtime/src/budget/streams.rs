@@ -210,6 +210,7 @@ impl Drop for OpenPushed {
 mod tests {
     use super::*;
     use crate::budget::clients::Clients;
+    use crate::execution::probe;
 
     #[test]
     fn upgraded_connections_hold_half_of_the_threads() {
@@ -235,6 +236,25 @@ mod tests {
         drop(open.into_iter().next());
         let open = streams.open_lasting(None, true).unwrap();
         assert!(!open.is_pressed());
+    }
+
+    #[test]
+    fn only_threads_of_a_raw_service_compute_without_a_turn() {
+        let streams = Streams::new(16);
+        let raw = streams.open_lasting(None, true).unwrap();
+        assert!(raw.wait_for_turn().is_none());
+        let (upgraded, content) = (streams.open_lasting(None, false), streams.open(None));
+        for stream in [upgraded.unwrap(), content.unwrap()] {
+            assert!(stream.wait_for_turn().is_some());
+        }
+    }
+
+    /// Whether it stands in line or has its turn, it computes.
+    #[test]
+    fn a_thread_with_a_turn_of_a_parser_is_known_to_compute() {
+        let streams = Streams::new(16);
+        let _turn = Turn::wait(Turns::of_computing(), None);
+        assert!(streams.in_line().contains(&probe::thread_number()));
     }
 
     #[test]

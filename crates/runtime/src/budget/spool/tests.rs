@@ -194,3 +194,26 @@ fn a_refusal_names_the_length_beside_the_limits() {
         assert_eq!(usage, format!("a content of {name} {limits}"));
     }
 }
+
+#[test]
+fn a_space_of_nothing_is_not_short_while_nothing_is_reserved() {
+    for bytes_max in [0, 1] {
+        let space = space(bytes_max);
+        drop(create(&space, None, None).unwrap());
+        assert!(!space.memory.is_disk_short(), "{bytes_max}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn files_in_memory_need_no_warning_if_the_program_has_chosen_a_smaller_space() {
+    let folder = std::path::Path::new("/dev/shm");
+    // A container in which the tests run may have no such mount, or a full one.
+    let memory = Memory::new(Some(1 << 20));
+    if Disk::of(folder).is_memory && Disk::of(folder).spooled_bytes_max(1 << 20) == 1 << 19 {
+        let is_memory =
+            |bytes_max| SpoolSpace::new(Some(folder.to_owned()), bytes_max, &memory).is_memory;
+        assert!(is_memory(None) && is_memory(Some(1 << 19)));
+        assert!(!is_memory(Some((1 << 19) - 1)));
+    }
+}

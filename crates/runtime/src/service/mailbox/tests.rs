@@ -2,10 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::*;
 use crate::budget::memory::Memory;
+use crate::execution::probe;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn part(text: &'static str) -> Part {
     Part::from(Bytes::from_static(text.as_bytes()))
@@ -109,6 +116,7 @@ fn what_waits_is_charged_only_while_the_peer_does_not_take_what_it_is_sent() {
     queue.put(part("later"), None).unwrap();
     queue.set_elsewhere(500).unwrap();
     queue.set_elsewhere(600).unwrap();
+    assert_eq!(memory.used(), 2 * PLACE + 611, "the new number replaces the old one");
     queue.stall(&account);
     assert_eq!(memory.used(), 2 * PLACE + 611, "nothing is counted twice");
     let (bytes, _) = take(&queue, 8);
@@ -119,7 +127,8 @@ fn what_waits_is_charged_only_while_the_peer_does_not_take_what_it_is_sent() {
     assert_eq!(memory.used(), 2 * PLACE + 8, "the other queue was emptied");
     queue.close();
     queue.stall(&account);
-    assert_eq!(memory.used(), 0);
+    queue.set_elsewhere(500).unwrap();
+    assert_eq!(memory.used(), 0, "nothing waits for a connection that is closed");
 }
 
 #[test]
@@ -149,8 +158,8 @@ fn bytes_beyond_the_budget_are_refused_until_the_peer_reads() {
     assert_eq!(queue.put(part("6789"), deadline), Err(Refused::OutOfMemory), "after the deadline");
     // A sender that waits continues when everything before is taken, even if none of that was in
     // this queue.
-    let deadline = Some(Instant::now() + std::time::Duration::from_secs(30));
-    let waits = std::thread::scope(|scope| {
+    let deadline = Some(Instant::now() + Duration::from_secs(30));
+    let waits = thread::scope(|scope| {
         let waits = scope.spawn(|| queue.put(part("6789"), deadline));
         while !waits.is_finished() {
             take(&queue, 100);
@@ -176,4 +185,85 @@ fn nothing_needs_no_notification() {
     let queue = SendQueue::new(100);
     assert_eq!(queue.put(Bytes::new().into(), None), Ok(false));
     assert_eq!(queue.put(Bytes::from("a").into(), None), Ok(true));
+}
+
+/// Waits for room on another thread, and calls `wake` when that thread sleeps. Returns what its
+/// bytes met. If the system does not say what a thread does, it may not sleep yet, and the tests
+/// notice less.
+#[track_caller]
+fn woken_by(queue: &SendQueue, wake: impl FnOnce()) -> Result<bool, Refused> {
+    thread::scope(|scope| {
+        let (sender, thread) = mpsc::channel();
+        let (result, results) = mpsc::channel();
+        scope.spawn(move || {
+            sender.send(probe::thread_number()).unwrap();
+            let deadline = Instant::now() + 2 * PATIENCE;
+            let _ = result.send(queue.put(part("later"), Some(deadline)));
+        });
+        let thread = thread.recv().unwrap();
+        while probe::is_at_work(thread) == Some(true) {
+            thread::yield_now();
+        }
+        wake();
+        results.recv_timeout(PATIENCE).expect("the sender is woken")
+    })
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_woken_by_the_end() {
+    let full = || {
+        let queue = SendQueue::new(1);
+        queue.put(part("first"), None).unwrap();
+        queue
+    };
+    let queue = full();
+    assert_eq!(woken_by(&queue, || assert!(!queue.end(End::Finished(None)))), Err(Refused::Ended));
+    let queue = full();
+    assert_eq!(woken_by(&queue, || queue.close()), Err(Refused::Gone));
+}
+
+/// Nothing of this queue was taken, but the memory of the protocol's own queue is free.
+#[test]
+fn a_sender_that_waits_for_memory_is_woken_when_the_peer_has_taken_all() {
+    type Take = fn(&SendQueue);
+    let rows: [Take; 2] = [
+        |queue| assert!(!queue.take(&mut Vec::new())),
+        |queue| assert!(take(queue, 100).0.is_empty()),
+    ];
+    for take in rows {
+        let memory = Memory::new(Some(PLACE + 10));
+        let queue = SendQueue::new(1000);
+        queue.stall(&Account::new(&memory, None));
+        queue.set_elsewhere(PLACE + 10).unwrap();
+        assert_eq!(queue.put(part("now"), None), Err(Refused::OutOfMemory));
+        assert_eq!(woken_by(&queue, || take(&queue)), Ok(true));
+    }
+}
+
+/// An owner that takes the bytes within the notification.
+struct Owner {
+    mailbox: Mailbox,
+    /// For each notification, whether somebody wanted it to be called.
+    calls: Mutex<Vec<bool>>,
+}
+
+impl WakeConnection for Owner {
+    fn wake_connection(&self, _: usize) {
+        self.mailbox.queue.take(&mut Vec::new());
+        self.calls.lock().push(self.mailbox.take_call());
+    }
+}
+
+#[test]
+fn each_request_for_a_call_reaches_an_owner_that_is_quick() {
+    let owner = Arc::new(Owner { mailbox: Mailbox::new(100), calls: Mutex::default() });
+    let event_loop: Arc<dyn WakeConnection> = Arc::<Owner>::clone(&owner);
+    owner.mailbox.attach(Arc::downgrade(&event_loop), 7);
+    owner.mailbox.call_owner();
+    owner.mailbox.call_owner();
+    owner.mailbox.wake_if(owner.mailbox.queue.put(part("bytes"), None).unwrap());
+    assert_eq!(*owner.calls.lock(), [true, true, false]);
+    owner.mailbox.queue.close();
+    owner.mailbox.call_owner();
+    assert_eq!(owner.calls.lock().len(), 3, "a closed connection has nothing to do");
 }
