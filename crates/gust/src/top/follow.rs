@@ -181,3 +181,37 @@ fn passing(message: &str) -> Trouble {
 fn lasting(message: &str) -> Trouble {
     Trouble { message: message.to_owned(), is_lasting: true }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    /// A server that is started again answers with an error for a moment.
+    #[test]
+    fn only_what_may_pass_is_tried_again_soon() {
+        let arguments = Arguments::parse_from(["gust", "top", "http://h/console"]);
+        let Some(Command::Top(arguments)) = arguments.command else { panic!("{arguments:?}") };
+        let feed = arguments.feed().unwrap();
+        for (status, is_lasting) in [
+            (200, true),
+            (301, true),
+            (308, true),
+            (401, true),
+            (403, true),
+            (404, true),
+            (499, true),
+            (500, false),
+            (502, false),
+            (503, false),
+        ] {
+            let (reader, parser) = (ResponseReader::new(), EventParser::keeping(9));
+            let mut reading = Reading { feed: &feed, reader, parser };
+            let head = format!("HTTP/1.1 {status} A\r\nContent-Length: 0\r\n\r\n");
+            let trouble = reading.receive(head.as_bytes()).unwrap_err();
+            assert_eq!(trouble.is_lasting, is_lasting, "{status}: {}", trouble.message);
+        }
+    }
+}

@@ -72,11 +72,11 @@ fn once(feed: &Feed) -> Result<(), String> {
 /// if no snapshot has ever arrived.
 fn read(feed: &Feed, updates: &mpsc::Sender<Update>) {
     let mut is_known = false;
-    let mut pause = RETRY_MIN;
+    let mut pause = Pause::default();
     loop {
         let followed = follow(feed, &mut |snapshot| {
             is_known = true;
-            pause = RETRY_MIN;
+            pause = Pause::default();
             match updates.send(Update::Snapshot(Box::new(snapshot))) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
@@ -87,10 +87,42 @@ fn read(feed: &Feed, updates: &mpsc::Sender<Update>) {
         if updates.send(update).is_err() || !is_known {
             return;
         }
+        thread::sleep(pause.after(is_lasting));
+    }
+}
+
+/// How long to wait before the feed is asked for again, if its trouble may pass.
+#[derive(Debug)]
+struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(RETRY_MIN)
+    }
+}
+
+impl Pause {
+    /// Returns how long to wait after a trouble. The next pause is longer.
+    fn after(&mut self, is_lasting: bool) -> Duration {
         // While a server is deployed again, it may have no console for a while. So a lasting
         // trouble is retried as well, but seldom.
-        pause = if is_lasting { RETRY_MAX } else { pause };
-        thread::sleep(pause);
-        pause = (pause * 2).min(RETRY_MAX);
+        let pause = if is_lasting { RETRY_MAX } else { self.0 };
+        self.0 = (pause * 2).min(RETRY_MAX);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pauses_between_attempts_grow_up_to_a_bound() {
+        let pauses = |troubles: &[bool]| -> Vec<u128> {
+            let mut pause = Pause::default();
+            troubles.iter().map(|is_lasting| pause.after(*is_lasting).as_millis()).collect()
+        };
+        assert_eq!(pauses(&[false; 6]), [500, 1000, 2000, 4000, 5000, 5000]);
+        assert_eq!(pauses(&[true, true, false]), [5000; 3]);
     }
 }

@@ -285,4 +285,32 @@ mod tests {
         assert_eq!(escape(&"x".repeat(1000)).chars().count(), TEXT_CHARS_MAX + 1);
         assert_eq!(escape("Größe 名前"), "Größe 名前");
     }
+
+    #[test]
+    fn invisible_characters_and_those_that_change_the_direction_are_unsafe() {
+        for (first, last) in [
+            ('\u{0}', '\u{1f}'),
+            ('\u{7f}', '\u{9f}'),
+            ('\u{ad}', '\u{ad}'),
+            ('\u{61c}', '\u{61c}'),
+            ('\u{200b}', '\u{200f}'),
+            ('\u{2028}', '\u{202e}'),
+            ('\u{2060}', '\u{206f}'),
+            ('\u{feff}', '\u{feff}'),
+            ('\u{fff9}', '\u{fffb}'),
+            ('\u{e0000}', '\u{e0fff}'),
+        ] {
+            assert!((first..=last).all(is_unsafe), "{first:?} to {last:?}");
+            let around = [u32::from(first).checked_sub(1), u32::from(last).checked_add(1)];
+            let mut around = around.into_iter().flatten().filter_map(char::from_u32);
+            assert!(!around.any(is_unsafe), "beside {first:?} to {last:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_sends_makes_no_long_error() {
+        let data = format!(r#"{{"version":"{}"}}"#, "x".repeat(10_000));
+        let error = Snapshot::parse(data.as_bytes()).unwrap_err();
+        assert!(error.chars().count() < TEXT_CHARS_MAX + 100, "{error}");
+    }
 }

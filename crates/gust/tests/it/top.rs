@@ -92,6 +92,15 @@ fn a_pair_of_snapshots_is_printed_as_text() {
     "#]].assert_eq(&print(""));
 }
 
+#[test]
+fn snapshots_from_which_no_rate_follows_are_printed_without() {
+    let events = event("snapshot", r#"{"version":1}"#).repeat(4);
+    let port = serves(format!("{HEAD}{events}"));
+    let outcome = gust(&format!("top http://127.0.0.1:{port}/console --once"));
+    outcome.assert_code(0);
+    assert!(outcome.stdout.contains(" - requests/s"), "{}", outcome.stdout);
+}
+
 /// Starts a console. Returns its port, and the heads of the requests that it gets.
 fn console_that_notes_heads() -> (u16, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));

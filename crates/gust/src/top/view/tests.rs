@@ -3,6 +3,7 @@
 use expect_test::{Expect, expect};
 use unicode_width::UnicodeWidthStr;
 
+use super::super::snapshot::Limit;
 use super::*;
 
 const FIRST: &str = include_str!("../../../tests/it/feed-1.json");
@@ -227,8 +228,49 @@ fn a_server_that_was_started_again_has_no_rates_at_first() {
     let mut restarted = snapshot(FIRST);
     restarted.uptime_s = Some(0.5);
     restarted.requests.total = Some(3.0);
-    view.update(restarted);
+    view.update(restarted.clone());
     assert!(screen(&mut view, 80, 24).contains(" - requests/s"));
+    restarted.uptime_s = Some(1.5);
+    restarted.requests.total = Some(13.0);
+    view.update(restarted);
+    assert!(screen(&mut view, 80, 24).contains(" 10.00 requests/s"), "the next one has them");
+}
+
+#[test]
+fn a_route_that_is_new_has_counted_from_zero() {
+    let mut first = snapshot(FIRST);
+    let mut second = first.clone();
+    let is_new = first.routes.remove(0);
+    (first.uptime_s, second.uptime_s) = (Some(10.0), Some(12.0));
+    second.routes[0].requests = Some(24.0);
+    let mut view = View::new(String::new());
+    view.update(first);
+    view.update(second.clone());
+    let rates = view.with_rates(&second);
+    let (_, rates) = rates.iter().find(|(route, _)| route.pattern == is_new.pattern).unwrap();
+    assert_eq!(rates.requests, Some(12.0));
+}
+
+#[test]
+fn without_rates_the_totals_decide_the_order() {
+    let mut snapshot = snapshot(FIRST);
+    for (route, total) in snapshot.routes.iter_mut().zip([Some(1.0), Some(7.0), None, Some(3.0)]) {
+        route.requests = total;
+    }
+    let routes = snapshot.routes.iter().map(|route| (route, Rates::default())).collect();
+    let totals: Vec<_> =
+        rows::sorted(routes, Sort::Requests).into_iter().map(|(route, _)| route.requests).collect();
+    assert_eq!(totals[..3], [Some(7.0), Some(3.0), Some(1.0)]);
+}
+
+#[test]
+fn limits_that_are_nearly_full_or_full_are_conspicuous() {
+    let mut now = snapshot(r#"{"version": 1}"#);
+    let limit = |used: f64| Limit { used: Some(used), max: Some(100.0), ..Limit::default() };
+    now.limits = [79.0, 80.0, 94.0, 95.0, 100.0].map(limit).into();
+    let looks: Vec<_> = rows::limits(&now).into_iter().map(|cell| cell.look).collect();
+    let (full, nearly) = (Look::Bad, Look::Warning);
+    assert_eq!(looks, [full, full, nearly, nearly, Look::Plain], "the fullest first");
 }
 
 /// A console sends a snapshot at once to a new viewer, and others to all.
