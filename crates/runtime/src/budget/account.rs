@@ -121,6 +121,10 @@ impl Charge {
         self.bytes
     }
 
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.account.as_deref()
+    }
+
     /// Returns whether the bytes count in a budget. Those of a default charge do not.
     pub(crate) fn is_counted(&self) -> bool {
         self.account.is_some()

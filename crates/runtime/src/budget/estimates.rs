@@ -91,6 +91,10 @@ impl Estimate {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
 }
 
 impl Drop for Estimate {

@@ -1,11 +1,18 @@
 //! Memory that code of the program needs for a request.
 
+use std::cell::Cell;
 use std::fmt;
 
-use crate::budget::account::Charge;
+use crate::budget::account::{Account, Charge};
 use crate::budget::estimates::Estimate;
 use crate::budget::turns::{Turn, Turns};
 use crate::service::request::Request;
+
+thread_local! {
+    /// Whether this thread computes in a turn. Code that it calls then needs no other one: if all
+    /// turns were taken by threads that wait for a second one, none would go on.
+    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Memory that counts in the [budget](crate::ServerConfig::memory_max) for as long as this is held:
 /// see [`Request::hold_memory`].
@@ -42,6 +49,13 @@ impl Held {
         match self {
             Self::Charge(charge) => charge.bytes(),
             Self::Estimate(estimate) => estimate.bytes(),
+        }
+    }
+
+    fn account(&self) -> Option<&Account> {
+        match self {
+            Self::Charge(charge) => charge.account(),
+            Self::Estimate(estimate) => Some(estimate.account()),
         }
     }
 }
@@ -96,7 +110,8 @@ impl Request {
     /// process, and clients take turns. So a flood of such contents does not keep other requests
     /// from the processors, or from the system's lock on the memory of the process. Clients are
     /// told apart if the [plan](crate::Plan::holds_memory) asks for their memory to be counted. The
-    /// code should not wait for anything, and must not call this again.
+    /// code should not wait for anything. What it calls may call this again, which does nothing
+    /// more.
     ///
     /// ```
     /// # let request = filoplume_runtime::Request::try_from(http::Request::new(b"1 2".to_vec()))?;
@@ -106,15 +121,85 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compute_in_turn<T>(&self, compute: impl FnOnce() -> T) -> T {
-        let client = self.account().and_then(|account| account.client());
-        let client = client.map(|connection| connection.client());
-        let _turn = Turn::wait(Turns::of_computing(), client);
-        compute()
+        in_turn(self.account().map(|account| &**account), compute)
+    }
+}
+
+impl HeldMemory {
+    /// As [`Request::compute_in_turn`], for code that does not have the request, such as a decoder
+    /// of its content. The client is that of the request that holds the memory. A call should take
+    /// a few milliseconds at most, because others wait meanwhile: divide long work into several
+    /// calls.
+    ///
+    /// ```
+    /// # let request = filoplume_runtime::Request::try_from(http::Request::new(Vec::new()))?;
+    /// let memory = request.hold_memory(1 << 20).unwrap();
+    /// drop(request);
+    /// assert_eq!(memory.compute_in_turn(|| 1 + 1), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compute_in_turn<T>(&self, compute: impl FnOnce() -> T) -> T {
+        in_turn(self.held.account(), compute)
+    }
+}
+
+/// Runs code in a turn of this thread, which works for the client with this account.
+fn in_turn<T>(account: Option<&Account>, compute: impl FnOnce() -> T) -> T {
+    if HAS_TURN.get() {
+        return compute();
+    }
+    let client = account.and_then(Account::client).map(|connection| connection.client());
+    let _turn = Turn::wait(Turns::of_computing(), client);
+    let _has = HasTurn::set();
+    compute()
+}
+
+/// This thread has a turn until this is dropped, even by a panic.
+struct HasTurn;
+
+impl HasTurn {
+    fn set() -> Self {
+        HAS_TURN.set(true);
+        Self
+    }
+}
+
+impl Drop for HasTurn {
+    fn drop(&mut self) {
+        HAS_TURN.set(false);
     }
 }
 
 impl fmt::Debug for HeldMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HeldMemory").field("bytes", &self.held.bytes()).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::execution::probe;
+
+    fn turns_of_this_thread() -> usize {
+        let this = probe::thread_number();
+        Turns::threads_computing().into_iter().filter(|thread| *thread == this).count()
+    }
+
+    #[test]
+    fn code_that_computes_in_a_turn_gets_no_second_one() {
+        let request = Request::try_from(http::Request::new(Vec::new())).unwrap();
+        let memory = request.hold_memory(1).unwrap();
+        request.compute_in_turn(|| {
+            let one = turns_of_this_thread();
+            assert_eq!(request.compute_in_turn(turns_of_this_thread), one);
+            assert_eq!(memory.compute_in_turn(turns_of_this_thread), one);
+            assert_eq!(turns_of_this_thread(), one, "the first turn lasts");
+        });
+        let panics = || request.compute_in_turn(|| panic!("the parser has a mistake"));
+        catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+        assert!(!HAS_TURN.get());
     }
 }

@@ -1,6 +1,7 @@
 //! The four decoders, as readers. No other file names their crates.
 
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::time::{Duration, Instant};
 
 use filoplume_http1::ParseError;
 use filoplume_runtime::{Body, HeldMemory};
@@ -25,6 +26,19 @@ const BROTLI_TABLES_BYTES: usize = 3 * 256 * 1080 * 4;
 /// Log2 of the largest window of zstd, 8 MiB: the limit for content (RFC 9659).
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
+/// A coded content of this length or more is decoded in turns from its first byte on.
+const LONG_BYTES: u64 = 4096;
+
+/// How many bytes are decoded in the first turn: a few milliseconds of the content that costs most.
+const TURN_BYTES: usize = READ_BYTES;
+
+/// How many bytes are decoded in a turn at most.
+const TURN_BYTES_MAX: usize = 256 * 1024;
+
+/// A turn that is shorter costs more than it is worth, as threads change for it. The next one then
+/// has twice as many bytes.
+const TURN_MIN: Duration = Duration::from_millis(1);
+
 /// Returns the content without its codings, which are in the order of their application.
 pub(super) fn decoded(
     body: Body,
@@ -32,8 +46,14 @@ pub(super) fn decoded(
     bytes_max: u64,
     memory: HeldMemory,
 ) -> Body {
+    let free_bytes = match body.len() {
+        // Who decodes while the client sends has turns of another kind.
+        _ if !body.has_arrived() => None,
+        Some(LONG_BYTES..) => Some(0),
+        _ => Some(TURN_BYTES),
+    };
     let content = Decoded::Unread { body, codings, bytes_max };
-    Body::from_reader(Counted { content, _memory: memory })
+    Body::from_reader(Counted { content, memory, free_bytes, turn_bytes: TURN_BYTES })
 }
 
 /// Returns how much memory decoders may take, whatever the length of the content: a window is as
@@ -53,12 +73,40 @@ pub(super) fn memory_of(codings: &[ContentCoding]) -> usize {
 /// A content with the memory that its decoders take.
 struct Counted {
     content: Decoded,
-    _memory: HeldMemory,
+    memory: HeldMemory,
+    /// How many bytes are decoded before turns begin. `None` if there are no turns.
+    free_bytes: Option<usize>,
+    /// How many bytes are decoded in the next turn.
+    turn_bytes: usize,
+}
+
+impl Counted {
+    fn read_in_turn(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (read, took) = self.memory.compute_in_turn(|| {
+            let begun = Instant::now();
+            (self.content.read(buffer), begun.elapsed())
+        });
+        self.turn_bytes = if took < TURN_MIN {
+            (self.turn_bytes * 2).min(TURN_BYTES_MAX)
+        } else {
+            (self.turn_bytes / 2).max(TURN_BYTES)
+        };
+        read
+    }
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.content.read(buffer)
+        let length = buffer.len().min(self.turn_bytes);
+        match &mut self.free_bytes {
+            None => self.content.read(buffer),
+            Some(0) => self.read_in_turn(&mut buffer[..length]),
+            Some(free_bytes) => {
+                let read = self.content.read(&mut buffer[..length])?;
+                *free_bytes = free_bytes.saturating_sub(read);
+                Ok(read)
+            }
+        }
     }
 }
 

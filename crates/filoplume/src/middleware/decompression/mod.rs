@@ -48,7 +48,8 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// constant memory: up to 20 MiB for Brotli, 8 MiB for zstd and 300 KiB for gzip and deflate. This
 /// memory counts towards the [memory budget](crate::ServerConfig::memory_max) until the content is
 /// read. If the budget has no room, the response is a `503`. A content that nobody reads is not
-/// decoded.
+/// decoded. Long contents that have arrived are decoded in turns, by one thread per processor: see
+/// [`Request::compute_in_turn`](crate::Request::compute_in_turn).
 ///
 /// A content with another coding, with more than three, or with more than one of Brotli and zstd,
 /// whose windows are large, is refused with `415` (RFC 7694). One that is malformed, ends early, or

@@ -1,5 +1,7 @@
 //! How the content of requests is decoded, within limits.
 
+mod turns;
+
 use std::io::{self, Read, Write};
 
 use filoplume::extract::HeaderMap;

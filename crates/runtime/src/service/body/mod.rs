@@ -142,6 +142,22 @@ impl Body {
         }
     }
 
+    /// Returns whether the whole content has arrived, in memory or in a file, so that no read waits
+    /// for the client. It is not known of a content that comes [from a reader](Self::from_reader).
+    ///
+    /// ```
+    /// let body = filoplume_runtime::Body::from(b"42".to_vec());
+    /// assert!(body.has_arrived());
+    /// ```
+    pub fn has_arrived(&self) -> bool {
+        match self.kind.as_deref() {
+            None | Some(Kind::Memory(_)) => true,
+            Some(Kind::Stream(_) | Kind::Reader(_)) => false,
+            #[cfg(feature = "spool")]
+            Some(Kind::Spooled(_)) => true,
+        }
+    }
+
     /// Returns how many bytes remain to be read, if that is known.
     pub fn len(&self) -> Option<u64> {
         match self.kind.as_deref() {
