@@ -259,6 +259,23 @@ mod tests {
     }
 
     #[test]
+    fn a_long_session_takes_the_place_of_expired_ones_before_others() {
+        let store = store_for(21);
+        begin(&store, "alive");
+        let (end, now) = (Instant::now(), Instant::now());
+        // As if the clock had advanced only after all of them began.
+        let before = now.checked_sub(HOUR).unwrap_or(now);
+        for number in 0..20 {
+            let new = New { owner: SessionOwner::Visitor, record: b"1234", end };
+            let id = number.to_string();
+            store.sessions.lock().insert(&id, new, before, usize::MAX);
+        }
+        let room_of_fifteen = vec![7; 14 * OVERHEAD_BYTES + 15 * 4];
+        store.insert("long", &room_of_fifteen, HOUR).expect("memory does not fail");
+        assert!(present(&store, "alive") && present(&store, "long"));
+    }
+
+    #[test]
     fn an_expired_session_is_neither_returned_nor_kept() {
         let store = MemoryStore::new();
         store.insert("a", b"1", Duration::ZERO).expect("memory does not fail");

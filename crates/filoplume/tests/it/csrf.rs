@@ -136,6 +136,30 @@ fn login_and_logout_end_the_old_secret() {
     });
 }
 
+/// Somebody who knew the session before the login may have known its secret as well.
+#[test]
+fn a_login_replaces_the_secret_of_the_session_that_it_renews() {
+    with_both_storages(|client| {
+        client.get("/visit").send().assert_status(200);
+        let before = token(&client, "/");
+        assert_eq!(client.cookie(SECRET), None, "it is in the session");
+        assert_eq!(post(&client, "/login", &before), 200);
+        assert_eq!(post(&client, "/basket", &before), 403);
+        assert_eq!(post(&client, "/basket", &token(&client, "/")), 200);
+    });
+}
+
+#[test]
+fn a_logout_without_a_session_removes_the_secret_as_well() {
+    with_both_storages(|client| {
+        let before = token(&client, "/");
+        assert!(client.cookie(SECRET).is_some());
+        assert_eq!(post(&client, "/logout", &before), 200);
+        assert_eq!(client.cookie(SECRET), None);
+        assert_eq!(post(&client, "/look", &before), 403);
+    });
+}
+
 #[test]
 fn a_secret_without_the_signature_of_the_app_is_ignored() {
     with_both_storages(|client| {

@@ -1,8 +1,10 @@
 //! What peers can do wrong, and what bounds them.
 
 use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use filoplume::prelude::*;
 use filoplume::websocket::{SendError, Socket, WebSocketUpgrade};
@@ -75,7 +77,7 @@ fn a_peer_that_does_not_read_fills_only_the_bound() {
             upgrade.unsent_bytes_max(100_000).on_open(move |socket: &Socket| {
                 let socket = socket.clone();
                 let filled = filled.clone();
-                std::thread::spawn(move || {
+                thread::spawn(move || {
                     let message = vec![0; 10_000];
                     let mut unsent = 0;
                     // The system's buffers take some megabytes.
@@ -133,4 +135,39 @@ fn a_message_that_trickles_closes_the_socket() {
     let mut client = Client::connect(app.local_addr(), "/ws");
     client.raw(&[0x81, 0x85, 0, 0, 0, 0, b'a']);
     client.expect(Received::Close(1008, "a message arrives too slowly".to_owned()));
+}
+
+/// Each byte shows that the peer is there, but not that its message will ever end.
+#[test]
+fn a_message_that_trickles_without_end_closes_the_socket() {
+    let app = App::new()
+        .websocket("/ws", |upgrade: WebSocketUpgrade| {
+            upgrade
+                .ping_interval(Some(Duration::from_millis(50)))
+                .message_timeout(Duration::from_millis(50))
+                .message_bytes_max(1 << 30)
+                .on_message(|socket: &Socket, text: String| socket.send(text))
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.raw(&[0x81, 0xff, 0, 0, 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0]);
+    let mut stream = client.stream().try_clone().unwrap();
+    let is_closed = &AtomicBool::new(false);
+    let trickled_to_the_end = thread::scope(|scope| {
+        let trickles = scope.spawn(move || {
+            let end = Instant::now() + Duration::from_secs(20);
+            while Instant::now() < end {
+                if is_closed.load(Ordering::Relaxed) || stream.write_all(b"a").is_err() {
+                    return true;
+                }
+            }
+            false
+        });
+        let slow = "a message arrives too slowly".to_owned();
+        client.expect_after_pings(&Received::Close(1008, slow));
+        is_closed.store(true, Ordering::Relaxed);
+        trickles.join().unwrap()
+    });
+    assert!(trickled_to_the_end, "the socket was closed only when it was silent");
 }

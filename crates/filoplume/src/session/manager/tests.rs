@@ -239,6 +239,52 @@ fn the_later_use_counts_if_two_requests_save_a_session() {
     assert_eq!(number(&manager, &cookie, "a", 259), Some(1));
 }
 
+/// Otherwise the session would end with the lifetime that it had before.
+#[test]
+fn a_request_that_saves_later_does_not_undo_that_another_has_remembered_the_session() {
+    let (manager, _) = in_memory();
+    let cookie = begin(&manager);
+    let mut late = manager.load(Some(&cookie), 100).expect("memory does not fail");
+    let (cookie, kept) =
+        save_after(&manager, &cookie, 100, |live| live.remember(Duration::from_secs(300), 100));
+    assert_eq!(kept, Some(300));
+    late.change("n".to_owned(), Some(2.into()));
+    manager.save(late, 101).expect("memory does not fail");
+    assert_eq!(number(&manager, &cookie, "n", 399), Some(2));
+    assert_eq!(number(&manager, &cookie, "n", 400), None);
+}
+
+#[test]
+fn the_cookie_of_a_session_that_was_renewed_and_emptied_is_removed() {
+    let (manager, store) = in_memory();
+    let cookie = begin(&manager);
+    let mut live = manager.load(Some(&cookie), 1).expect("memory does not fail");
+    live.renew();
+    live.clear();
+    assert_eq!(manager.save(live, 1).expect("memory does not fail"), CookieAction::Remove);
+    assert!(store.is_empty());
+}
+
+/// Another version of the app may have stored logins in another form, and revoked them since.
+#[test]
+fn a_login_that_cannot_be_read_is_not_trusted() {
+    let mut manager = manager(Storage::Cookie);
+    manager.generations = Some(Arc::new(|_: &str| Ok(0)));
+    for (login, is_kept) in [
+        (serde_json::json!(["ada", 0]), true),
+        (serde_json::json!("ada"), false),
+        (serde_json::json!(["ada", -1]), false),
+        (serde_json::json!(["ada"]), false),
+    ] {
+        let mut live = manager.load(None, 0).expect("there is no store");
+        live.change(SUBJECT.to_owned(), Some(login.clone()));
+        let saved = manager.save(live, 0).expect("there is no store");
+        let CookieAction::Set { value, .. } = saved else { panic!("{saved:?}") };
+        let live = manager.load(Some(&value), 1).expect("there is no store");
+        assert_eq!(live.record.values.contains_key(SUBJECT), is_kept, "{login}");
+    }
+}
+
 /// By then the browser has the cookie of another session, or none.
 #[test]
 fn a_session_that_has_ended_meanwhile_is_not_given_to_the_browser_again() {

@@ -40,6 +40,19 @@ fn what_waits_is_as_long_as_the_bound_and_no_longer_but_for_one_message() {
 }
 
 #[test]
+fn what_waits_for_a_peer_that_is_disconnected_is_discarded() {
+    // A close frame has a head of two bytes and a code of two.
+    let closed_by = |close: fn(&Outbox) -> bool| {
+        let socket = socket(1000);
+        socket.send("x".repeat(100)).unwrap();
+        assert!(close(&socket.outbox));
+        socket.unsent_bytes()
+    };
+    assert_eq!(closed_by(|outbox| outbox.disconnect(CloseCode::POLICY_VIOLATION, "slow")), 8);
+    assert_eq!(closed_by(|outbox| outbox.close(CloseCode::POLICY_VIOLATION, "slow")), 102 + 8);
+}
+
+#[test]
 fn a_socket_that_joins_too_many_rooms_stays_out_and_is_closed() {
     let socket = socket_with(Bounds { unsent_bytes_max: 1000, rooms_max: 3 });
     let rooms = Rooms::new();

@@ -256,6 +256,19 @@ fn a_member_that_was_waited_for_too_long_is_disconnected_at_its_bound() {
     }
 }
 
+/// What waits for it is sent before its next message is read.
+#[test]
+fn a_sender_that_is_behind_does_not_wait_for_itself() {
+    let (room, [sender, other]) = room_of([1, 2]);
+    for _ in 0..2 {
+        room.broadcast([7; 300].as_slice());
+    }
+    assert_eq!(behind(&room), [1, 2]);
+    assert!(room.inner.wait_for_members(&sender.outbox).is_some(), "for the other one");
+    take_all(&other);
+    assert_eq!(room.inner.wait_for_members(&sender.outbox), None);
+}
+
 #[test]
 fn a_member_that_takes_something_is_waited_for_again() {
     let (room, slow) = (Room::new(), socket_with(1, 10_000));
