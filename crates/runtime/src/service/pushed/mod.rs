@@ -354,6 +354,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::service::mailbox::{End, Rest};
 
     /// An empty chunk would be the last one.
     #[test]
@@ -419,6 +420,23 @@ mod tests {
         assert!(queue.check().is_ok());
         drop(clone);
         assert!(queue.check().is_err());
+    }
+
+    /// Otherwise the client would take what is there for the whole response.
+    #[test]
+    fn a_thread_that_panics_with_a_sender_fails_the_body() {
+        for others in [0, 1] {
+            let (sender, body) = channel();
+            let _others = vec![sender.clone(); others];
+            let panicked = thread::spawn(move || {
+                let _sender = sender;
+                panic!("this is a test");
+            });
+            assert!(panicked.join().is_err());
+            let queue = &body.mailbox().unwrap().queue;
+            let (_, rest) = queue.take_framed(100, &mut Vec::new(), |_, _| ());
+            assert!(matches!(rest, Rest::End(End::Failed(_))), "{others} others: {rest:?}");
+        }
     }
 
     #[test]
