@@ -58,8 +58,9 @@ use crate::semantics::media_type::essence;
 /// A few bytes of JSON may become a value of some hundred bytes. So the memory that the value of a
 /// content of 4 KiB or more takes at most, as an estimate, counts until the request is answered. If
 /// the values of all requests would take more than
-/// [`memory_max`](crate::ServerConfig::memory_max) together, the next one waits for up to a second,
-/// and then the response is a `503`. One such content per processor is deserialized at a time.
+/// [`memory_max`](crate::ServerConfig::memory_max) together, the next ones wait for up to a
+/// second, and then the response is a `503`. One such content per processor is deserialized at a
+/// time.
 #[doc(alias("jsonify", "body_parser"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a response does nothing until it is returned"]
@@ -77,12 +78,10 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
         if content.len() < COUNTED_BYTES_MIN {
             return read(&content).map(Self);
         }
-        let value = request.compute_in_turn(|| {
-            let memory = request.hold_estimated_memory(json_memory::estimate(&content));
-            context.asked.held_for_value.keep(memory.ok_or(JsonRejection::OutOfMemory)?);
-            read(&content)
-        });
-        value.map(Self)
+        // Before the turn: others could not parse while this waits for memory.
+        let memory = request.hold_estimated_memory(json_memory::estimate(&content));
+        context.asked.held_for_value.keep(memory.ok_or(JsonRejection::OutOfMemory)?);
+        request.compute_in_turn(|| read(&content)).map(Self)
     }
 
     fn configure(options: &mut RouteOptions) {

@@ -4,7 +4,8 @@
 //! Estimates have a budget of their own, as large as that of all peers. One that is too high must
 //! not make [memory](super::memory) look short, as that closes the connections of slow peers. For
 //! the same reason they wait for each other before one is refused. That ends: who holds one has all
-//! that it needs, and is a handler that returns; and nobody waits for longer than [`PATIENCE`].
+//! that it needs, and is a handler that returns; and nobody waits for longer than [`PATIENCE`]. Few
+//! threads wait, and none with a [turn](super::turns) that others need.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,13 +25,24 @@ const FREE_SHARE: usize = 8;
 /// How long an estimate waits for others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// At most this many threads wait. Further estimates are refused at once, so that clients which
+/// hold all of the budget cannot make all threads wait as well.
+const WAITING_MAX: usize = 8;
+
 /// The sum of all estimates.
 #[derive(Debug)]
 pub(crate) struct Estimates {
     bytes_max: usize,
-    held: Mutex<usize>,
-    /// Notified when there is less.
+    sums: Mutex<Sums>,
+    /// Notified when less is held.
     less: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    held: usize,
+    /// The number of threads that wait.
+    waiting: usize,
 }
 
 /// An estimate that counts until it is dropped.
@@ -41,32 +53,41 @@ pub(crate) struct Estimate {
 
 impl Estimates {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, held: Mutex::new(0), less: Condvar::new() }
+        Self { bytes_max, sums: Mutex::default(), less: Condvar::new() }
     }
 
     /// Counts the bytes, and waits for that if others have all of the budget, or the client has its
     /// share. Returns whether they are counted.
     fn add(&self, bytes: usize, client: Option<&ClientConnection>, until: Instant) -> bool {
-        let fits = |held: usize| {
-            let Some(free) = self.bytes_max.checked_sub(held + bytes) else { return false };
+        let add = |sums: &mut Sums| {
+            let Some(free) = self.bytes_max.checked_sub(sums.held + bytes) else { return false };
             let free = free.max(self.bytes_max / FREE_SHARE);
-            client.is_none_or(|client| client.try_estimate(bytes, free))
+            let is_allowed = client.is_none_or(|client| client.try_estimate(bytes, free));
+            sums.held += if is_allowed { bytes } else { 0 };
+            is_allowed
         };
-        let mut held = self.held.lock();
-        while !fits(*held) {
+        let mut sums = self.sums.lock();
+        if add(&mut sums) {
+            return true;
+        }
+        if sums.waiting >= WAITING_MAX {
+            return false;
+        }
+        sums.waiting += 1;
+        loop {
             let is_late;
-            (held, is_late) = self.less.wait_until(held, until);
-            if is_late {
-                return false;
+            (sums, is_late) = self.less.wait_until(sums, until);
+            let is_added = add(&mut sums);
+            if is_added || is_late {
+                sums.waiting -= 1;
+                return is_added;
             }
         }
-        *held += bytes;
-        true
     }
 
     fn remove(&self, bytes: usize, client: Option<&ClientConnection>) {
-        let mut held = self.held.lock();
-        *held -= bytes;
+        let mut sums = self.sums.lock();
+        sums.held -= bytes;
         if let Some(client) = client {
             client.release_estimate(bytes);
         }
@@ -75,9 +96,10 @@ impl Estimates {
 }
 
 impl Estimate {
-    /// Counts an estimate. Returns `None` if there was no memory for it for a second.
-    pub(crate) fn hold(account: &Arc<Account>, bytes: usize) -> Option<Self> {
-        Self::hold_within(account, bytes, PATIENCE)
+    /// Counts an estimate. Returns `None` if there is no memory for it, for a second if the thread
+    /// may wait.
+    pub(crate) fn hold(account: &Arc<Account>, bytes: usize, may_wait: bool) -> Option<Self> {
+        Self::hold_within(account, bytes, if may_wait { PATIENCE } else { Duration::ZERO })
     }
 
     fn hold_within(account: &Arc<Account>, bytes: usize, patience: Duration) -> Option<Self> {
@@ -153,6 +175,27 @@ mod tests {
             drop(held);
             assert!(waits.join().unwrap());
         });
+    }
+
+    #[test]
+    fn few_threads_wait() {
+        let all = account();
+        let held: Vec<_> = (0..4).map(|_| hold(&all, 250)).collect();
+        let waiting = || all.estimates().sums.lock().waiting;
+        thread::scope(|scope| {
+            let wait = || Estimate::hold_within(&all, 10, LONG).is_some();
+            let waits: Vec<_> = (0..WAITING_MAX).map(|_| scope.spawn(wait)).collect();
+            let end = Instant::now() + LONG;
+            while waiting() < WAITING_MAX {
+                assert!(Instant::now() < end, "{} wait", waiting());
+                thread::yield_now();
+            }
+            assert!(!wait(), "one more is refused at once");
+            drop(held);
+            assert!(waits.into_iter().all(|thread| thread.join().unwrap()));
+        });
+        assert_eq!(waiting(), 0);
+        assert!(hold(&all, 250).is_some());
     }
 
     #[test]

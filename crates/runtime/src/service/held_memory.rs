@@ -92,8 +92,9 @@ impl Request {
     /// that of a value which a parser will make of a content. Estimates have a budget of their own,
     /// as large as [`memory_max`](crate::ServerConfig::memory_max), because one that is too high
     /// must take nothing from contents and responses. If others have all of it, this waits for up
-    /// to a second: call it [in turn](Self::compute_in_turn), so that few threads wait. One
-    /// estimate counts as a quarter of the budget at most, so that none is refused for ever.
+    /// to a second, but only a few threads do so, and none that computes [in
+    /// turn](Self::compute_in_turn): call this before. One estimate counts as a quarter of the
+    /// budget at most, so that none is refused for ever.
     ///
     /// ```
     /// # let request = filoplume_runtime::Request::try_from(http::Request::new(Vec::new()))?;
@@ -102,7 +103,8 @@ impl Request {
     /// ```
     pub fn hold_estimated_memory(&self, bytes: usize) -> Option<HeldMemory> {
         let Some(account) = self.account() else { return self.hold_memory(bytes) };
-        Estimate::hold(account, bytes).map(|estimate| HeldMemory { held: Held::Estimate(estimate) })
+        Estimate::hold(account, bytes, !HAS_TURN.get())
+            .map(|estimate| HeldMemory { held: Held::Estimate(estimate) })
     }
 
     /// Runs code that computes for long on a content that has arrived, such as a parser, when it is
