@@ -53,7 +53,7 @@ pub(crate) struct Estimate {
 
 impl Estimates {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, sums: Mutex::default(), less: Condvar::new() }
+        Self { bytes_max, sums: Mutex::new(Sums::default()), less: Condvar::new() }
     }
 
     /// Counts the bytes, and waits for that if others have all of the budget, or the client has its
@@ -144,6 +144,19 @@ mod tests {
         Estimate::hold_within(account, bytes, Duration::ZERO)
     }
 
+    fn waiting(account: &Account) -> usize {
+        account.estimates().sums.lock().waiting
+    }
+
+    #[track_caller]
+    fn until_waiting(account: &Account, threads: usize) {
+        let end = Instant::now() + LONG;
+        while waiting(account) < threads {
+            assert!(Instant::now() < end, "{} wait", waiting(account));
+            thread::yield_now();
+        }
+    }
+
     #[test]
     fn estimates_fill_a_budget_of_their_own() {
         let memory = Memory::new(Some(1000));
@@ -170,8 +183,7 @@ mod tests {
         let held: Vec<_> = (0..4).map(|_| hold(&all, 250)).collect();
         thread::scope(|scope| {
             let waits = scope.spawn(|| Estimate::hold_within(&all, 250, LONG).is_some());
-            // Usually it waits by now. The result is the same if not.
-            thread::sleep(Duration::from_millis(20));
+            until_waiting(&all, 1);
             drop(held);
             assert!(waits.join().unwrap());
         });
@@ -181,20 +193,15 @@ mod tests {
     fn few_threads_wait() {
         let all = account();
         let held: Vec<_> = (0..4).map(|_| hold(&all, 250)).collect();
-        let waiting = || all.estimates().sums.lock().waiting;
         thread::scope(|scope| {
             let wait = || Estimate::hold_within(&all, 10, LONG).is_some();
             let waits: Vec<_> = (0..WAITING_MAX).map(|_| scope.spawn(wait)).collect();
-            let end = Instant::now() + LONG;
-            while waiting() < WAITING_MAX {
-                assert!(Instant::now() < end, "{} wait", waiting());
-                thread::yield_now();
-            }
+            until_waiting(&all, WAITING_MAX);
             assert!(!wait(), "one more is refused at once");
             drop(held);
             assert!(waits.into_iter().all(|thread| thread.join().unwrap()));
         });
-        assert_eq!(waiting(), 0);
+        assert_eq!(waiting(&all), 0);
         assert!(hold(&all, 250).is_some());
     }
 
