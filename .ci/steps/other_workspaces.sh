@@ -35,10 +35,11 @@ builds_static() {
 }
 
 # deployment_cargo COMMAND...: builds the program as the container file does if possible, so that
-# all tests run it, and otherwise with the system's libpq. It is not optimised.
+# all tests run it, and otherwise with the system's libpq. Neither its Rust nor its C is optimised.
 deployment_cargo() (
     local command=$1 options=(--locked)
     shift
+    export "CFLAGS_${libc//-/_}=-O0"
     ! builds_static || options+=(--features bundled --target "$libc")
     cd examples/deployment
     CARGO_TARGET_DIR=$target/deployment cargo "$command" "${options[@]}" "$@"

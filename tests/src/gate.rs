@@ -4,9 +4,9 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
+use harness::{DEADLINE, eventually};
 
 use crate::server::{TestServer, site};
-use crate::wait::{DEADLINE, eventually};
 
 /// A gate, initially closed. Clones are handles to the same gate.
 #[derive(Clone, Debug, Default)]

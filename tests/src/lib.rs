@@ -1,5 +1,5 @@
-//! Helpers for the tests of this package: servers in this process and in others, a client that
-//! sends raw bytes, and waiting for conditions.
+//! Helpers for the tests of this package: servers in this process, attacks on them, and what
+//! `harness` has for servers in other processes as well.
 //!
 //! Helpers panic like assertions do. A failure names the expected and the actual result.
 
@@ -12,33 +12,20 @@
 #![allow(clippy::missing_panics_doc, reason = "every helper panics if the test fails")]
 
 pub mod attack;
-mod browser;
-mod child;
-mod client;
 mod contents;
 pub mod corpus;
 mod gate;
-mod latency;
-mod load;
 mod noise;
-mod process;
 pub mod record_client;
-mod redis;
 mod server;
-mod stream;
 pub mod tls;
-mod wait;
 
-pub use browser::Browser;
-pub use child::{Child, Example, free_address, installed};
-pub use client::{Client, Ended, Framing, Response, ask, reset};
 pub use contents::{Buffered, Streamed, chunked, incompressible, pattern};
 pub use gate::{Gate, gated};
-pub use latency::{GoodClient, Latencies};
-pub use load::{Load, one_at_a_time};
+pub use harness::{
+    Browser, Child, Client, DEADLINE, Ended, Example, Framing, GoodClient, Latencies, Load,
+    Process, Redis, Response, ask, eventually, eventually_within, free_address, holds_for,
+    installed, is_cut_off, may_open, one_at_a_time, receive, reset, with_descriptors,
+};
 pub use noise::Noise;
-pub use process::{Process, may_open, with_descriptors};
-pub use redis::Redis;
 pub use server::{TestServer, site};
-pub use stream::{is_cut_off, receive};
-pub use wait::{DEADLINE, eventually, eventually_within, holds_for};

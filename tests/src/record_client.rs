@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use harness::DEADLINE;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 use rustls::pki_types::ServerName;
@@ -14,7 +15,6 @@ use rustls::{
 };
 
 use crate::tls::Authority;
-use crate::wait::DEADLINE;
 
 /// The types of records (RFC 8446, section 5.1).
 pub const ALERT: u8 = 21;

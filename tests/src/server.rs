@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use filoplume_runtime::tcp::TcpService;
 use filoplume_runtime::{Metrics, Request, Response, RouteMetrics, Server, ServerConfig, Service};
-
-use crate::client::Client;
-use crate::wait::{DEADLINE, eventually};
+use harness::{Client, DEADLINE, eventually};
 
 /// A server on a free port of the loopback interface. It ends with its test.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use filoplume_runtime::tcp::TcpService;
 use filoplume_runtime::{Server, ServerConfig, Service, Tls};
+use harness::{Client, DEADLINE};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     date_time_ymd,
@@ -20,9 +21,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 
-use crate::client::Client;
 use crate::server::TestServer;
-use crate::wait::DEADLINE;
 
 /// An authority whose certificates lie in a folder that ends with it.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use harness::{Client, Latencies};
+
 use super::Defect;
-use crate::client::Client;
-use crate::latency::Latencies;
 use crate::noise::Noise;
 
 /// The pause between two requests, so that these clients cause little load.

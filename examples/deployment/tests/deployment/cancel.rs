@@ -8,7 +8,7 @@ use diesel::sql_types::{BigInt, Integer};
 use diesel::{Connection, QueryableByName, RunQueryDsl, sql_query};
 use filoplume::Cancel;
 use filoplume::prelude::*;
-use filoplume_tests::{Client, eventually_within, one_at_a_time};
+use harness::{Client, eventually_within, one_at_a_time};
 
 use super::start;
 

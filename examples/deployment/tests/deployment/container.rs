@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use deployment::stack::{LAME_DUCK, Stack};
-use filoplume_tests::{Client, one_at_a_time};
+use harness::{Client, one_at_a_time};
 use saphyr::{LoadableYamlNode as _, Yaml};
 
 use super::traffic::{log_in, request, upload};
@@ -185,6 +185,6 @@ fn the_static_program_needs_nothing_but_itself() {
         command.args(["probe", address]).output().unwrap().status.success()
     };
     assert!(probe(&stack.instance(0).to_string()));
-    let free = filoplume_tests::free_address();
+    let free = harness::free_address();
     assert!(!probe(&free.to_string()), "nothing listens there");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use deployment::exercise::{Plant, start_traffic};
 use deployment::stack::Stack;
-use filoplume_tests::{Client, eventually_within, one_at_a_time};
+use harness::{Client, eventually_within, one_at_a_time};
 
 use super::start_with;
 

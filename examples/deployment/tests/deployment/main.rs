@@ -27,7 +27,7 @@ use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::sql_types::BigInt;
 use diesel::{Connection, QueryableByName, RunQueryDsl, sql_query};
-use filoplume_tests::{Client, eventually, one_at_a_time};
+use harness::{Client, eventually, one_at_a_time};
 use tempfile::TempDir;
 
 use self::traffic::{Traffic, log_in, request, try_request};
@@ -145,7 +145,7 @@ fn a_killed_instance_loses_only_what_it_was_answering() {
         answers.iter().partition(|answer| answer.as_ref().is_ok_and(|answer| answer.status == 201));
     assert_eq!(lost.len(), usize::try_from(first).unwrap(), "{lost:?}");
     let by_second = |answer: &&Result<_, _>| {
-        let answer: &Result<filoplume_tests::Response, String> = answer;
+        let answer: &Result<harness::Response, String> = answer;
         answer.as_ref().is_ok_and(|answer| answer.header("x-instance") == Some("second"))
     };
     assert!(answered.iter().all(by_second), "{answered:?}");

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use deployment::stack::{LAME_DUCK, Stack};
-use filoplume_tests::{Client, eventually, eventually_within, one_at_a_time};
+use harness::{Client, eventually, eventually_within, one_at_a_time};
 use serde_json::Value;
 
 use super::{start, start_with};

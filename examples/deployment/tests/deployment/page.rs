@@ -1,6 +1,6 @@
 //! The page in a real browser, through haproxy.
 
-use filoplume_tests::{Browser, one_at_a_time};
+use harness::{Browser, one_at_a_time};
 
 use super::{LAME_DUCK, start};
 

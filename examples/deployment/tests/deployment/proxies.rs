@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use filoplume_tests::{Client, eventually, one_at_a_time};
+use harness::{Client, eventually, one_at_a_time};
 
 use super::start_with;
 

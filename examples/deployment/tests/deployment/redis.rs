@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deployment::stack::{LAME_DUCK, Stack};
-use filoplume_tests::{Client, eventually, one_at_a_time};
+use harness::{Client, eventually, one_at_a_time};
 
 use super::traffic::{Traffic, log_in, request};
 use super::{start, threads};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use deployment::stack::LAME_DUCK;
-use filoplume_tests::{Client, one_at_a_time};
+use harness::{Client, one_at_a_time};
 
 use super::start;
 use super::traffic::{log_in, request, upload};

@@ -7,7 +7,7 @@ use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::sql_types::Text;
 use diesel::{Connection, QueryableByName, RunQueryDsl, sql_query};
-use filoplume_tests::{Client, Response, eventually, one_at_a_time};
+use harness::{Client, Response, eventually, one_at_a_time};
 
 use super::traffic::log_in;
 use super::{LAME_DUCK, start};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use filoplume_tests::{Client, Response, eventually_within};
+use harness::{Client, Response, eventually_within};
 
 /// Generous, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);

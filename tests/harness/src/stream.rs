@@ -1,5 +1,4 @@
-//! Plain sockets, as [`TestServer::stream`](crate::TestServer::stream) returns them: what arrives
-//! on them, and how they end.
+//! Plain sockets: what arrives on them, and how they end.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
