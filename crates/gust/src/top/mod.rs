@@ -1,12 +1,13 @@
 //! `gust top`: shows the console of an app in a terminal.
 //!
-//! A thread reads the feed (`follow`) into `snapshot`s. The `view` keeps two of them, from which
-//! rates are computed, and makes lines for any size (`rows`, `panes`, `cells`). The `screen` has
+//! A thread reads the feed (`follow`) into `snapshot`s. The `view` keeps some of them, from which
+//! it has `rates`, and makes lines for any size (`rows`, `panes`, `cells`). The `screen` has
 //! the terminal and its keys. No other module uses the terminal, and only `follow` uses a socket.
 
 mod cells;
 mod follow;
 mod panes;
+mod rates;
 mod rows;
 mod screen;
 mod snapshot;

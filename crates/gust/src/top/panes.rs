@@ -1,7 +1,14 @@
 //! The lists below the head, and how they share the screen.
 
 use super::cells::{Cell, Line, Look};
-use super::view::Pane;
+
+/// The lists that can be scrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Calls,
+    Routes,
+    Stories,
+}
 
 /// Fewest rows that are shown of a list, if it has as many and the screen has room.
 const ROWS_MIN: usize = 4;

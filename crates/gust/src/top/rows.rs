@@ -1,9 +1,19 @@
 //! The values of a snapshot as people read them.
 
 use super::cells::{Cell, Column, Line, Look, Size, table};
+use super::rates::Rates;
 use super::snapshot::{Call, Check, EventLoop, Idle, Limit, Reason, Route, Snapshot, Story, Text};
-use super::view::{Rates, Sort};
 use crate::units;
+
+/// The order of the routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sort {
+    #[default]
+    Requests,
+    P99,
+    Waiting,
+    Computing,
+}
 
 /// The shares of a limit from which on it is shown as a warning, or as bad.
 const NEARLY_FULL: f64 = 0.8;

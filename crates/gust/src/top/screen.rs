@@ -20,7 +20,8 @@ use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use super::Update;
 use super::cells::{Cell, Line, Look};
-use super::view::{Action, Sort, View};
+use super::rows::Sort;
+use super::view::{Action, View};
 
 /// How long to wait for a key before the feed is checked.
 const KEY_WAIT: Duration = Duration::from_millis(100);

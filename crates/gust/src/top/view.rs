@@ -1,40 +1,14 @@
 //! The state of the display: the last snapshots, and what the keys have chosen. It has no terminal
 //! and no clock.
 
-use std::collections::{HashMap, VecDeque};
-
 use super::cells::{Cell, Line, Look, cut_line, flow};
-use super::panes;
-use super::rows;
-use super::snapshot::{Route, Snapshot};
+use super::panes::{self, Pane};
+use super::rates::Snapshots;
+use super::rows::{self, Sort};
+use super::snapshot::Snapshot;
 
 /// A screen with fewer lines is low.
 const LOW: usize = 30;
-
-/// Rates are computed over at least this time, in seconds. A console may send two snapshots at
-/// nearly the same moment, between which next to nothing has happened.
-const RATE_SECONDS_MIN: f64 = 0.5;
-
-/// How many earlier snapshots are kept to compute rates.
-const SNAPSHOTS_MAX: usize = 8;
-
-/// The order of the routes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Sort {
-    #[default]
-    Requests,
-    P99,
-    Waiting,
-    Computing,
-}
-
-/// The lists that can be scrolled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pane {
-    Calls,
-    Routes,
-    Stories,
-}
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,23 +24,11 @@ pub(crate) enum Action {
     Help,
 }
 
-/// The rates of a route between two snapshots, per second. A rate of a time, such as `computing`,
-/// is the mean number of calls that did this.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Rates {
-    pub(crate) requests: Option<f64>,
-    pub(crate) errors: Option<f64>,
-    pub(crate) computing: Option<f64>,
-    pub(crate) waiting: Option<f64>,
-}
-
 #[derive(Debug)]
 pub(crate) struct View {
     /// The address of the console.
     address: String,
-    now: Option<Snapshot>,
-    /// Earlier snapshots, the oldest first.
-    before: VecDeque<Snapshot>,
+    snapshots: Snapshots,
     /// Why no snapshots come at the moment.
     trouble: Option<String>,
     pub(super) sort: Sort,
@@ -80,8 +42,7 @@ impl View {
     pub(crate) fn new(address: String) -> Self {
         Self {
             address,
-            now: None,
-            before: VecDeque::new(),
+            snapshots: Snapshots::default(),
             trouble: None,
             sort: Sort::default(),
             focus: Pane::Routes,
@@ -93,21 +54,12 @@ impl View {
     /// Shows the next snapshot.
     pub(crate) fn update(&mut self, snapshot: Snapshot) {
         self.trouble = None;
-        let (uptime, before) = (snapshot.uptime_s, self.now.replace(snapshot));
-        self.before.extend(before);
-        // A server that was started again has counted from zero.
-        self.before.retain(|before| seconds_between(before, uptime).is_some());
-        let is_old = |before: &Snapshot| {
-            seconds_between(before, uptime).is_some_and(|seconds| seconds >= RATE_SECONDS_MIN)
-        };
-        while self.before.get(1).is_some_and(is_old) || self.before.len() > SNAPSHOTS_MAX {
-            self.before.pop_front();
-        }
+        self.snapshots.add(snapshot);
     }
 
     /// Returns whether there are rates.
     pub(crate) fn has_rates(&self) -> bool {
-        self.seconds().is_some()
+        self.snapshots.have_rates()
     }
 
     /// Shows why no snapshots come. The last one stays on the screen.
@@ -150,7 +102,7 @@ impl View {
 
     fn overview(&mut self, width: usize, height: usize) -> Vec<Line> {
         let mut lines = self.head(width, height);
-        let Some(now) = &self.now else { return lines };
+        let Some(now) = self.snapshots.last() else { return lines };
         let room = height.saturating_sub(lines.len() + 1);
         let lists = self.lists(now, width);
         lines.extend(panes::arrange(lists, self.focus, &mut self.scroll, room));
@@ -165,7 +117,7 @@ impl View {
     /// Returns everything as plain text.
     pub(crate) fn text(&self) -> String {
         let mut lines = self.head(usize::MAX, usize::MAX);
-        if let Some(now) = &self.now {
+        if let Some(now) = self.snapshots.last() {
             for list in self.lists(now, usize::MAX) {
                 lines.push(Line::new());
                 lines.extend(list.whole());
@@ -185,11 +137,12 @@ impl View {
         if let Some(trouble) = &self.trouble {
             lines.push(vec![Cell::new(format!("{trouble}; trying again"), Look::Bad)]);
         }
-        let Some(now) = &self.now else {
+        let Some(now) = self.snapshots.last() else {
             lines.push(vec![Cell::plain(format!("connecting to {}", self.address))]);
             return lines;
         };
-        let items = rows::totals(now, self.per_second(|snapshot| snapshot.requests.total));
+        let items =
+            rows::totals(now, self.snapshots.per_second(|snapshot| snapshot.requests.total));
         lines.extend(flow(items, width, if height < LOW { 4 } else { 6 }));
         let lines_max = if height < LOW { 1 } else { 3 };
         for (title, items) in [
@@ -209,59 +162,13 @@ impl View {
     }
 
     fn lists(&self, now: &Snapshot, width: usize) -> [panes::List; 3] {
-        let routes = rows::sorted(self.with_rates(now), self.sort);
+        let routes = rows::sorted(self.snapshots.with_rates(now), self.sort);
         [
             panes::List::new(Pane::Calls, rows::calls(now, width)),
             panes::List::new(Pane::Routes, rows::routes(&routes, self.sort, width)),
             panes::List::new(Pane::Stories, rows::stories(now, width)),
         ]
     }
-
-    /// Returns the seconds over which rates are computed.
-    fn seconds(&self) -> Option<f64> {
-        let seconds = seconds_between(self.before.front()?, self.now.as_ref()?.uptime_s)?;
-        (seconds >= RATE_SECONDS_MIN).then_some(seconds)
-    }
-
-    fn per_second(&self, value: impl Fn(&Snapshot) -> Option<f64>) -> Option<f64> {
-        let (before, now) = (self.before.front()?, self.now.as_ref()?);
-        rate(value(before), value(now), self.seconds())
-    }
-
-    fn with_rates<'a>(&self, now: &'a Snapshot) -> Vec<(&'a Route, Rates)> {
-        let seconds = self.seconds();
-        let before = self.before.front().into_iter().flat_map(|before| &before.routes);
-        let before: HashMap<_, _> =
-            before.map(|route| ((&route.methods, &route.pattern), route)).collect();
-        let with_rates = |route: &'a Route| {
-            let old = before.get(&(&route.methods, &route.pattern)).copied();
-            let of = |value: fn(&Route) -> Option<f64>| {
-                // A route that was not called before has counted from zero.
-                let old = old.map_or(Some(0.0), value);
-                rate(old, value(route), seconds)
-            };
-            let rates = Rates {
-                requests: of(|route| route.requests),
-                errors: of(|route| route.errors),
-                computing: of(|route| route.computing_s),
-                waiting: of(|route| route.waiting_s),
-            };
-            (route, rates)
-        };
-        now.routes.iter().map(with_rates).collect()
-    }
-}
-
-/// Returns the time from a snapshot to a later one. `None` if it is not earlier.
-fn seconds_between(before: &Snapshot, uptime_s: Option<f64>) -> Option<f64> {
-    let seconds = uptime_s? - before.uptime_s?;
-    (seconds > 0.0).then_some(seconds)
-}
-
-/// Returns how fast a counter grows, or `None` if it has become smaller, because it was reset.
-fn rate(before: Option<f64>, now: Option<f64>, seconds: Option<f64>) -> Option<f64> {
-    let rate = (now? - before?) / seconds?;
-    (rate >= 0.0).then_some(rate)
 }
 
 #[cfg(test)]
