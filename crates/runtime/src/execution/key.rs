@@ -1,11 +1,21 @@
-//! The key under which the engine collects measurements: the number or the path of a route, hashed
-//! to an entry.
+//! The key under which the engine collects measurements: the entry for the number or the path of a
+//! route.
 
 /// The number of entries. With more routes some share an entry, which may cost speed but never
 /// changes a response.
 const ENTRIES: usize = 1024;
 
-/// The entry of a route in the measurements: its number or path, hashed.
+/// The last entries belong to no route.
+const REFUSALS: usize = ENTRIES - 2;
+const RAW: usize = ENTRIES - 1;
+const OF_ROUTES: usize = ENTRIES - 2;
+
+/// Neighbouring numbers get entries this far apart, because threads that change adjacent entries
+/// would wait for each other's cache lines. It has no divisor in common with `OF_ROUTES`, so the
+/// first `OF_ROUTES` numbers have different entries.
+const SPREAD: usize = 421;
+
+/// The entry of a route in the measurements, by its number or its hashed path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExecutionKey(u16);
 
@@ -13,15 +23,19 @@ impl ExecutionKey {
     /// The number of entries.
     pub(crate) const COUNT: usize = ENTRIES;
 
-    /// Returns the entry of a route that the service numbered.
+    /// Returns the entry of a route that the service numbered. Services number from zero.
     pub(crate) fn numbered(route: u32) -> Self {
-        Self::fold(mix(START, u64::from(route)))
+        Self::at(route as usize % OF_ROUTES * SPREAD % OF_ROUTES)
     }
 
-    /// Returns the entry of the answers to requests that are refused. Services number their routes
-    /// from zero, and raw protocols have the last number.
+    /// Returns the entry of the answers to requests that are refused.
     pub(crate) fn of_refusals() -> Self {
-        Self::numbered(u32::MAX - 1)
+        Self::at(REFUSALS)
+    }
+
+    /// Returns the entry of raw protocols.
+    pub(crate) fn of_raw() -> Self {
+        Self::at(RAW)
     }
 
     /// Returns the entry of a path, for services that do not number their routes. All segments with
@@ -68,13 +82,13 @@ impl ExecutionKey {
         // The last letters of a path are in the high bits, and a multiplication carries upwards
         // only.
         let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Self((hash >> 54) as u16 % ENTRIES as u16)
+        Self((hash >> 48) as u16 % OF_ROUTES as u16)
     }
 
     /// Returns the entry of the protocol that follows when a request of this route has upgraded its
     /// connection.
     pub(crate) fn of_upgrade(self) -> Self {
-        Self::at(self.index() + ENTRIES / 2)
+        Self::at((self.index() + OF_ROUTES / 2) % OF_ROUTES)
     }
 
     /// Returns the entry at an index.
@@ -171,6 +185,8 @@ impl RouteId {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -182,6 +198,34 @@ mod tests {
                 assert_eq!(id.number(), (number != NO_NUMBER).then_some(number));
             }
         }
+    }
+
+    /// What refusals and raw protocols cost says nothing about a route, and nothing about its
+    /// upgraded connections.
+    #[test]
+    fn routes_share_no_entry_until_there_are_many() {
+        let mut entries: HashSet<_> = (0..500).map(ExecutionKey::numbered).collect();
+        entries.extend((0..500).map(|route| ExecutionKey::numbered(route).of_upgrade()));
+        entries.extend([ExecutionKey::of_refusals(), ExecutionKey::of_raw()]);
+        assert_eq!(entries.len(), 1002);
+        assert!((0..1022).all(|route| {
+            let key = ExecutionKey::numbered(route);
+            ![key, key.of_upgrade()].iter().any(|key| key.index() >= OF_ROUTES)
+        }));
+        let all: HashSet<_> = (0..1022).map(ExecutionKey::numbered).collect();
+        assert_eq!(all.len(), 1022);
+    }
+
+    #[test]
+    fn no_path_has_the_entry_of_refusals_or_of_raw_protocols() {
+        let used: HashSet<_> = (0..26_u32.pow(3))
+            .map(|word| {
+                let letter = |place: u32| char::from(b'a' + (word / 26_u32.pow(place) % 26) as u8);
+                ExecutionKey::of_path(&format!("/{}{}{}", letter(0), letter(1), letter(2)))
+            })
+            .collect();
+        assert!(used.len() > 1000, "{}", used.len());
+        assert!(used.iter().all(|key| key.index() < OF_ROUTES));
     }
 
     #[test]

@@ -124,9 +124,7 @@ pub(crate) enum Event {
 impl Raw {
     /// A connection of a raw service. All calls count as one route for the execution policy.
     pub(crate) fn new(service: Arc<dyn TcpService>) -> Self {
-        // HTTP services number their routes from zero, so the last number is free.
-        let key = ExecutionKey::numbered(u32::MAX);
-        Self::of(Actor::Expected(service), Route::learned(key))
+        Self::of(Actor::Expected(service), Route::learned(ExecutionKey::of_raw()))
     }
 
     /// A connection that a request of this route has upgraded. The cost of its messages is measured
