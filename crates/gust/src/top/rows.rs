@@ -53,7 +53,7 @@ pub(super) fn totals(now: &Snapshot, requests_per_second: Option<f64>) -> Vec<Ce
             count(connections.idle)
         )),
         Cell::plain(format!(
-            "threads {} busy of {}, at most {}",
+            "threads {} busy of {}, {} for handlers",
             count(threads.busy),
             count(threads.total),
             count(threads.max)

@@ -53,7 +53,7 @@ fn a_usual_terminal_shows_everything_that_matters() {
         (80, 24),
         &expect![[r#"
             serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting
-            connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512
+            connections 10 of 65,536, 7 idle  threads 3 busy of 9, 512 for handlers
             memory 1.00 MiB of 1.00 GiB, process 42.0 MiB
             limits  threads 82 %  memory 0 %  connections 0 %  streams -
             checks  queue late for 5 s  (its thread sleeps) …
@@ -89,7 +89,7 @@ fn a_narrow_terminal_leaves_out_columns() {
             serving  up 1 h 2 min  2,500 requests/s
             4 active  2 waiting
             connections 10 of 65,536, 7 idle
-            threads 3 busy of 9, at most 512 …
+            threads 3 busy of 9, 512 for handlers …
             limits  threads 82 %  memory 0 % …
             checks  queue late for 5 s …
             loops  filoplume-1: 6 open, 4 idle …
@@ -116,7 +116,7 @@ fn a_wide_terminal_shows_all_columns() {
         &mut view(),
         (140, 30),
         &expect![[r#"
-            serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512
+            serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, 512 for handlers
             memory 1.00 MiB of 1.00 GiB, process 42.0 MiB
             limits  threads 82 %  memory 0 %  connections 0 %  streams -
             checks  queue late for 5 s  (its thread sleeps)  mail failed (optional) for 2 min 10 s  (connection\u{1b} refused)  database passed
@@ -153,7 +153,7 @@ fn a_wide_terminal_shows_all_columns() {
 #[test]
 fn plain_text_has_everything_uncut() {
     expect![[r#"
-        serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, at most 512  memory 1.00 MiB of 1.00 GiB, process 42.0 MiB
+        serving  up 1 h 2 min  2,500 requests/s  4 active  2 waiting  connections 10 of 65,536, 7 idle  threads 3 busy of 9, 512 for handlers  memory 1.00 MiB of 1.00 GiB, process 42.0 MiB
         limits  threads 82 %  memory 0 %  connections 0 %  streams -
         checks  queue late for 5 s  (its thread sleeps)  mail failed (optional) for 2 min 10 s  (connection\u{1b} refused)  database passed
         loops  filoplume-1: 6 open, 4 idle  filoplume-7: 4 open, 3 idle, handed over 2x  -: 0 open, 0 idle
