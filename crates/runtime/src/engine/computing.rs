@@ -92,3 +92,6 @@ fn sees_threads() -> bool {
     static SEES: OnceLock<bool> = OnceLock::new();
     *SEES.get_or_init(|| probe::is_at_work(probe::thread_number()).is_some())
 }
+
+#[cfg(all(test, target_os = "linux", not(loom)))]
+mod tests;
