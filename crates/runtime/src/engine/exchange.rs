@@ -158,3 +158,6 @@ impl fmt::Debug for Call {
         f.debug_struct("Call").field("route", &self.route()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
