@@ -19,6 +19,8 @@
 //! then run, refused or dropped outside. `README.md` beside this file explains why no request is
 //! left waiting.
 
+#[cfg(all(test, not(loom)))]
+mod at_once_tests;
 pub(crate) mod backlog;
 #[cfg(all(test, not(loom)))]
 mod client_tests;
