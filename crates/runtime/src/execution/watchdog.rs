@@ -208,3 +208,5 @@ fn holds(held: Duration, is_at_work: impl FnOnce() -> Option<bool>) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod thread_tests;
