@@ -5,6 +5,8 @@
 //! connection carries it out.
 
 mod ending;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod waiting;
 
 use std::fmt;
