@@ -90,3 +90,6 @@ pub(super) fn watch_client(
         loop_handle.send(super::event_loop::Message::WatchClient(token, Arc::clone(latch)));
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

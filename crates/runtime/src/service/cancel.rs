@@ -352,4 +352,29 @@ mod tests {
         assert!(std::panic::catch_unwind(work).is_err());
         runner.take().unwrap().join().unwrap();
     }
+
+    #[test]
+    fn a_callback_that_is_kept_is_called_without_its_guard() {
+        let (cancel, runs) = cancel_with_runner();
+        let called = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let count = |index: usize| {
+            let called = Arc::clone(&called);
+            move || _ = called[index].fetch_add(1, Ordering::SeqCst)
+        };
+        cancel.on_cancel(count(0)).keep();
+        drop(cancel.on_cancel(count(1)));
+        runs();
+        assert_eq!(called.each_ref().map(|calls| calls.load(Ordering::SeqCst)), [1, 0]);
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_request_is_cancelled() {
+        let (cancel, runs) = cancel_with_runner();
+        let waits = cancel.clone();
+        let waiter = thread::spawn(move || waits.wait_timeout(Duration::from_secs(60)));
+        // Gives the waiter a chance to begin. If it begins later, it finds the request cancelled.
+        thread::sleep(Duration::from_millis(20));
+        runs();
+        assert!(waiter.join().unwrap());
+    }
 }
