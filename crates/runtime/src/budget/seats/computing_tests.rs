@@ -140,3 +140,60 @@ fn a_route_that_waits_keeps_its_threads_beside_one_that_computes() {
         assert_eq!(enter(&seats, WAITS, 1), 1);
     }
 }
+
+#[test]
+fn only_routes_with_ready_threads_are_limited_while_the_processors_are_busy() {
+    let seats = seats();
+    seats.note_ready(&[ready(COMPUTES, 5, false), ready(WAITS, 0, false)]);
+    assert_eq!(seats.computing(), Some(vec![COMPUTES]));
+}
+
+/// A request whose response has begun.
+struct Begun;
+
+impl SeatRequest for Begun {
+    fn has_begun(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_response_that_has_begun_may_go_on_when_threads_are_seen_to_wait() {
+    let seats = Seats::new(64, 100, Duration::from_secs(3600)).on_processors(1);
+    seats.presume_computing(COMPUTES);
+    while matches!(seats.enter(COMPUTES, Begun), Entered::Seated(_)) {}
+    assert!(seats.note_ready(&[ready(COMPUTES, 0, false)]));
+    assert!(seats.next().is_some());
+}
+
+#[test]
+fn requests_are_not_limited_when_those_that_wait_lack_something_else() {
+    let seats = seats();
+    seats.presume_computing(COMPUTES);
+    assert_eq!(enter(&seats, COMPUTES, 9), 8);
+    while matches!(seats.enter(WAITS, 0), Entered::Seated(_)) {}
+    assert!(seats.are_limited());
+    // The request of the route that computes is not in the queue any more.
+    seats.note_ready(&[ready(COMPUTES, 0, false)]);
+    seats.force(COMPUTES, None);
+    while seats.leave(COMPUTES, None).is_none_or(|(key, _)| key != COMPUTES) {}
+    while seats.next().is_some() {}
+    assert!(seats.waiting() > 0 && !seats.are_limited());
+}
+
+/// A request for which there is no memory.
+struct Large;
+
+impl SeatRequest for Large {
+    fn charge(&mut self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_route_whose_only_request_has_no_memory_is_not_remembered() {
+    let seats = Seats::new(1, 100, Duration::from_secs(3600));
+    assert!(matches!(seats.enter(COMPUTES, Large), Entered::Seated(_)));
+    assert!(matches!(seats.enter(WAITS, Large), Entered::Refused(..)));
+    assert!(!seats.state.lock().routes.contains_key(&WAITS));
+}
