@@ -137,6 +137,8 @@ impl Drop for Running<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use filoplume_runtime::{Peer, Response, ServerConfig, answer_in_process};
 
     use super::*;
@@ -194,6 +196,38 @@ mod tests {
         assert!(viewer(&feed).is_none());
         drop(viewers);
         assert!(viewer(&feed).is_some());
+    }
+
+    #[test]
+    fn viewers_that_come_at_once_are_not_too_many() {
+        let feed = Feed::new(Arc::default());
+        let comers = 4 * VIEWERS_MAX;
+        let all = Barrier::new(comers);
+        let come = || {
+            all.wait();
+            let viewer = viewer(&feed);
+            // Nobody leaves before all have come.
+            all.wait();
+            viewer.is_some()
+        };
+        let seen = thread::scope(|scope| {
+            let threads: Vec<_> = (0..comers).map(|_| scope.spawn(come)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap().then_some(())).count()
+        });
+        assert_eq!(seen, VIEWERS_MAX);
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_followed_by_another_one() {
+        let feed = Feed::new(Arc::default());
+        *feed.is_running.lock() = true;
+        let failing = Arc::clone(&feed);
+        let fails = thread::spawn(move || {
+            let _running = Running(&failing);
+            std::panic::resume_unwind(Box::new("it has failed"));
+        });
+        assert!(fails.join().is_err());
+        assert!(!*feed.is_running.lock());
     }
 
     #[test]

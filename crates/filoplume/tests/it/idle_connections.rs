@@ -93,3 +93,33 @@ fn a_connection_that_is_ended_at_a_deadline_is_counted_by_what_it_waited_for() {
         assert!(bytes.as_ref().is_ok_and(|&bytes| bytes > 100_000), "{bytes:?}");
     }
 }
+
+#[test]
+fn the_feed_tells_first_what_most_connections_wait_for_and_nothing_that_none_does() {
+    let app = App::new()
+        .get("/", || "hi")
+        .console("/console", Console::local())
+        .config(
+            ServerConfig::default()
+                .head_timeout(Duration::from_secs(600))
+                .keep_alive_timeout(Duration::from_secs(600)),
+        )
+        .start("127.0.0.1:0")
+        .unwrap();
+    let host = app.local_addr();
+    let _silent = TcpStream::connect(host).unwrap();
+    let _idle = [(); 3].map(|()| {
+        let mut client = TcpStream::connect(host).unwrap();
+        write!(client, "GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").unwrap();
+        assert!(client.read(&mut [0; 1000]).unwrap() > 0);
+        client
+    });
+    // The connection that asks is not idle.
+    until(
+        &app,
+        "/console/events",
+        "\"idle\":[{\"waits_for\":\"next request\",\"count\":3},\
+         {\"waits_for\":\"first byte\",\"count\":1}]",
+    );
+    until(&app, "/console/events", "\"ended\":[]");
+}

@@ -1,6 +1,7 @@
 //! How much of the server's memory budget sockets use.
 
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use filoplume::prelude::*;
 use filoplume::websocket::{SendError, Socket, WebSocketUpgrade};
@@ -74,4 +75,26 @@ fn messages_for_a_peer_that_does_not_read_are_refused_when_memory_is_short() {
     // On a busy machine, the messages may be queued before the server notices that the peer does
     // not read.
     assert!(matches!(error, Some(SendError::OutOfMemory | SendError::Closed)), "{error:?}");
+}
+
+#[track_caller]
+fn expect_that_all_memory_is_given_back(app: &RunningApp) {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let used = app.server().metrics().unwrap().memory_used;
+        if used == 0 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{used} bytes are still charged");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_long_message_that_was_read_takes_no_more_memory() {
+    let app = echo(2_000_000);
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.raw(&beginning(500_000));
+    client.expect(text(&"a".repeat(500_000)));
+    expect_that_all_memory_is_given_back(&app);
 }

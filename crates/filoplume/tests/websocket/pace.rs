@@ -238,5 +238,46 @@ fn several_senders_at_once_get_no_ordinary_reader_disconnected() {
         });
         assert_eq!(site.slow.load(Ordering::Relaxed), 0);
         assert_eq!(site.room.len(), 5 + senders);
+        // That of frames which were kept for a later turn, too.
+        let used = || app.server().metrics().unwrap().memory_used;
+        eventually("all memory is given back", || used() == 0);
     }
+}
+
+/// Nothing arrives after the pause, so only a new deadline brings the ping.
+#[test]
+fn a_sender_whose_pause_is_over_is_pinged_again() {
+    let (opened, sockets) = mpsc::channel();
+    let room = Room::new();
+    let (joined, sent) = (room.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&sent);
+    let app = App::new()
+        .websocket("/", move |upgrade: WebSocketUpgrade| {
+            let (opened, room, count) = (opened.clone(), joined.clone(), Arc::clone(&count));
+            let joined = joined.clone();
+            upgrade
+                .ping_interval(Some(Duration::from_millis(100)))
+                .pong_timeout(DEADLINE)
+                .on_open(move |socket: &Socket| {
+                    joined.join(socket);
+                    let _ = opened.send(socket.clone());
+                })
+                .on_message(move |socket: &Socket, message: Vec<u8>| {
+                    room.broadcast_except(socket, message);
+                    count.fetch_add(1, Ordering::Relaxed);
+                })
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let _stalled = Client::connect(app.local_addr(), "/");
+    let stalled = sockets.recv_timeout(DEADLINE).unwrap();
+    let mut sender = Client::connect(app.local_addr(), "/");
+    let socket = sockets.recv_timeout(DEADLINE).unwrap();
+    crowd(&room, &stalled, &socket);
+    // It is not answered, so no other one comes before the messages.
+    sender.expect(Received::Ping(Vec::new()));
+    let both = [sender.encoded(b"one"), sender.encoded(b"another")].concat();
+    sender.raw(&both);
+    eventually("both are sent", || sent.load(Ordering::Relaxed) == 2);
+    sender.expect(Received::Ping(Vec::new()));
 }

@@ -258,6 +258,35 @@ fn a_silent_peer_is_pinged_and_a_dead_one_is_closed() {
     assert_eq!(reason.reason, "the peer does not answer pings");
 }
 
+/// Bytes of a peer that was pinged begin the next interval, but not while the server waits for the
+/// answer to its close frame.
+#[test]
+fn a_pinged_peer_that_sends_something_has_its_whole_time_to_answer_a_close() {
+    let (opened, sockets) = mpsc::channel();
+    let (closed, reasons) = mpsc::channel();
+    let app = start(App::new().websocket("/ws", move |upgrade: WebSocketUpgrade| {
+        let (opened, closed) = (opened.clone(), closed.clone());
+        upgrade
+            .ping_interval(Some(Duration::from_millis(50)))
+            .pong_timeout(DEADLINE)
+            .close_timeout(DEADLINE)
+            .on_open(move |socket: &Socket| opened.send(socket.clone()).unwrap())
+            .on_close(move |_: &Socket, reason: &CloseReason| {
+                closed.send(reason.clone()).unwrap();
+            })
+    }));
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.expect(Received::Ping(Vec::new()));
+    sockets.recv_timeout(DEADLINE).unwrap().close(CloseCode::GOING_AWAY, "over");
+    client.expect(Received::Close(1001, "over".to_owned()));
+    client.raw(&[0x8a, 0x80, 0, 0, 0, 0]);
+    let early = reasons.recv_timeout(Duration::from_millis(500));
+    assert!(early.is_err(), "the server did not wait for the answer: {early:?}");
+    client.close(1001, "answered");
+    let reason = reasons.recv_timeout(DEADLINE).unwrap();
+    assert_eq!(reason.reason, "answered");
+}
+
 #[test]
 fn without_an_interval_nobody_is_pinged() {
     let app = start(App::new().websocket("/ws", |upgrade: WebSocketUpgrade| {

@@ -122,3 +122,12 @@ fn what_clients_offer_leads_to_three_compressed_forms() {
     }
     assert_eq!(forms.len(), 3, "{forms:?}");
 }
+
+#[test]
+fn a_socket_that_was_never_opened_is_not_counted_as_closed() {
+    let counts = Arc::new(SocketCounts::default());
+    let bounds = Bounds { unsent_bytes_max: 1000, rooms_max: 10 };
+    let counted = Some(Arc::clone(&counts));
+    Outbox::new(1, None, Form::Plain, Encoder::server(), bounds, counted).closed();
+    assert_eq!(format!("{counts:?}"), format!("{:?}", SocketCounts::default()));
+}
