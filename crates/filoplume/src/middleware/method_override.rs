@@ -212,6 +212,7 @@ mod tests {
         ] {
             assert_eq!(field_of(form.as_bytes(), "_method").as_deref(), expected, "{form}");
         }
+        assert_eq!(field_of(b"my+method=a+b", "my method").as_deref(), Some("a b"));
         assert_eq!(field_of(b"\xff=\xfe&_method=%ff", "_method").as_deref(), Some("\u{fffd}"));
     }
 }

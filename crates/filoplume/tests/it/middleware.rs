@@ -9,6 +9,7 @@ mod decompression;
 mod jwt_algorithms;
 mod limits;
 mod logger;
+mod logger_bodies;
 mod logger_stderr;
 mod mistakes;
 mod onion;

@@ -259,6 +259,7 @@ fn shop_app() -> App {
         .with(
             Csrf::new()
                 .trust("https://admin.example")
+                .trust("https://CDN.example/")
                 .unless(|request| request.path().starts_with("/hooks/")),
         )
 }
@@ -395,6 +396,8 @@ fn a_request_from_another_site_is_refused_even_with_the_token() {
         &[("origin", "http://localhost")],
         &[("origin", "https://LOCALHOST:443")],
         &[("sec-fetch-site", "cross-site"), ("origin", "https://admin.example")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "HTTPS://Admin.Example")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "https://cdn.example")],
     ] {
         assert_eq!(post(headers).status(), 200, "{headers:?}");
     }
@@ -463,6 +466,12 @@ fn a_form_that_is_too_long_is_refused_without_collecting_it() {
     let long = "x".repeat(2000);
     client.post("/").form(&[("a", long.as_str())]).chunked().send().assert_status(413);
     client.post("/").form(&[("a", long.as_str())]).send().assert_status(413);
+    // A form of just the longest length is read, and lacks only the token.
+    for (length, status) in [(998, 403), (999, 413)] {
+        let form = [("a", &long[..length])];
+        client.post("/").form(&form).send().assert_status(status);
+        client.post("/").form(&form).chunked().send().assert_status(status);
+    }
 }
 
 #[test]

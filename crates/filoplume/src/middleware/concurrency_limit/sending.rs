@@ -127,4 +127,16 @@ mod tests {
             now += Duration::from_millis(1);
         }
     }
+
+    #[test]
+    fn a_client_earns_time_by_what_it_takes_and_not_by_the_room_that_there_is() {
+        let limiter = Arc::clone(&ConcurrencyLimit::new(1).limiter);
+        let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
+        // So long ago that a pause of this thread does not matter.
+        let then = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        let place = Arc::new(SendingPlace::new(permit, then));
+        let mut reader = PlaceReader { reader: Box::new(&b"x"[..]), place: Arc::clone(&place) };
+        assert_eq!(reader.read(&mut vec![0; 4 << 20]).unwrap(), 1);
+        assert!(place.0.lock().deadline < then + GRACE + Duration::from_secs(30));
+    }
 }

@@ -302,3 +302,76 @@ impl Read for Source {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what has not been returned by earlier reads, one piece by each read.
+    struct Piecewise(Vec<&'static [u8]>);
+
+    impl Read for Piecewise {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            let piece = self.0.remove(0);
+            buffer[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        }
+    }
+
+    fn layer(coding: ContentCoding, pieces: &[&'static [u8]]) -> Layer {
+        Layer::new(coding, Box::new(Piecewise(pieces.to_vec())), 1000).unwrap()
+    }
+
+    /// `a`, compressed by the formats of RFC 1952 and RFC 1950.
+    const GZIP: &[u8] =
+        &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 0x4b, 4, 0, 0x43, 0xbe, 0xb7, 0xe8, 1, 0, 0, 0];
+    const ZLIB: &[u8] = &[0x78, 0x9c, 0x4b, 4, 0, 0, 0x62, 0, 0x62];
+
+    #[test]
+    fn only_the_first_byte_of_brotli_tells_of_a_large_window() {
+        let source = |pieces: &[&'static [u8]]| {
+            let reader = Box::new(Piecewise(pieces.to_vec()));
+            Source { reader, failed: false, refuses_large_window: true }
+        };
+        let mut buffer = [0; 8];
+        for first in [0x11, 0x91] {
+            let first: &'static [u8] = if first == 0x11 { &[0x11] } else { &[0x91] };
+            assert!(source(&[first]).read(&mut buffer).is_err(), "{first:?}");
+        }
+        let mut later = source(&[&[], &[0x1b], &[0x11]]);
+        for length in [0, 1, 1] {
+            assert_eq!(later.read(&mut buffer).unwrap(), length);
+        }
+    }
+
+    #[test]
+    fn after_its_end_a_content_is_over_and_after_an_error_it_has_failed() {
+        let mut buffer = [0; 8];
+        for (coding, content) in [(ContentCoding::Gzip, GZIP), (ContentCoding::Deflate, ZLIB)] {
+            let mut whole = layer(coding, &[content, &[], &[], &[]]);
+            assert_eq!(whole.read(&mut buffer).unwrap(), 1, "{coding:?}");
+            // The source is not read again and again: it would fail.
+            for _ in 0..10 {
+                assert_eq!(whole.read(&mut buffer).unwrap(), 0, "{coding:?}");
+            }
+        }
+        // The source could go on, but the decoder is in no state to do so.
+        let mut broken = layer(ContentCoding::Gzip, &[b"?", b"?", &GZIP[..1], &GZIP[1..], &[]]);
+        let mut errors = (0..4).map(|_| broken.read(&mut buffer).unwrap_err().to_string());
+        assert_ne!(errors.next(), Some(failed_earlier().to_string()));
+        assert!(errors.all(|error| error == failed_earlier().to_string()));
+    }
+
+    #[test]
+    fn codings_in_a_row_take_the_memory_of_each() {
+        let of = |codings: &[ContentCoding]| memory_of(codings);
+        let both = [ContentCoding::Gzip, ContentCoding::Zstd];
+        assert_eq!(memory_of(&both), of(&both[..1]) + of(&both[1..]));
+        // Its window is 8 MiB (RFC 8878, 3.1.1.1.2), that of Brotli 16 (RFC 7932, 9.1).
+        assert!(of(&[ContentCoding::Zstd]) > 8 << 20);
+        assert!(of(&[ContentCoding::Brotli]) > 16 << 20);
+    }
+}

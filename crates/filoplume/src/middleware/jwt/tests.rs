@@ -227,3 +227,21 @@ fn the_longest_leeway_is_one_day() {
         Err(JwtError::Expired)
     );
 }
+
+#[test]
+fn of_two_keys_without_names_none_is_that_of_a_token_without_a_name() {
+    let other = || JwtKey::hs256("another secret of 32 or more bytes").unwrap();
+    let token = jwt().issue(&json!({}), HOUR).unwrap();
+    assert!(jwt().verify(&token).is_ok());
+    assert_eq!(jwt().key(other()).verify(&token).unwrap_err(), JwtError::UnknownKey);
+}
+
+#[test]
+fn a_secret_has_at_least_the_length_of_the_hash() {
+    for (length, is_long_enough) in [(31, false), (32, true)] {
+        assert_eq!(JwtKey::hs256(vec![7; length]).is_ok(), is_long_enough, "{length}");
+    }
+    for (length, is_long_enough) in [(63, false), (64, true)] {
+        assert_eq!(JwtKey::hs512(vec![7; length]).is_ok(), is_long_enough, "{length}");
+    }
+}

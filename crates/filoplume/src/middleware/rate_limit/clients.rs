@@ -77,4 +77,12 @@ mod tests {
         assert_eq!(Client::with_address(None).network, None);
         assert_eq!(Client::with_key("2001:db8::".to_owned()).network, None);
     }
+
+    #[test]
+    fn no_key_of_the_program_is_that_of_an_address() {
+        let by_address = Client::with_address(Some("192.0.2.7".parse().unwrap()));
+        let by_key = Client::with_key("ip:192.0.2.7".to_owned());
+        assert_ne!(by_key.key, by_address.key, "each has a bucket of its own");
+        assert!(by_address.is_an_address() && !by_key.is_an_address());
+    }
 }

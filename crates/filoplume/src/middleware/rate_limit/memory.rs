@@ -188,4 +188,13 @@ mod tests {
         });
         assert_eq!(allowed, 100);
     }
+
+    #[test]
+    fn the_bound_on_keys_is_one_for_clients_and_one_for_networks() {
+        let limit = crate::middleware::RateLimit::per_second(1).keys_max(10);
+        for memory in [&limit.memory, &limit.networks] {
+            assert_eq!(memory.shards.len(), 1);
+            assert_eq!(memory.shards[0].lock().generation_len_max, 5);
+        }
+    }
 }

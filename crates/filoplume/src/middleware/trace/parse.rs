@@ -299,4 +299,17 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_list_of_just_the_longest_length_is_kept_and_then_long_members_go_first() {
+        let member = |key: char, length: usize| format!("{key}={}", "x".repeat(length - 2));
+        let longest = [member('a', 128), member('b', 128), member('c', 128), member('d', 125)];
+        let longest = longest.join(",");
+        assert_eq!(longest.len(), STATE_BYTES_MAX);
+        assert_eq!(state(&[&longest]), Some(longest.clone()));
+        // A member of 128 bytes is not long, so the last one goes.
+        let kept = [member('a', 128), member('b', 128), member('c', 128)].join(",");
+        assert_eq!(state(&[&kept, &member('d', 126)]), Some(kept.clone()));
+        assert_eq!(state(&[&member('e', 129), &kept, "d=1"]), Some(format!("{kept},d=1")));
+    }
 }
