@@ -43,3 +43,22 @@ impl FormSecret {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_secret_that_the_browser_has_is_removed_from_it() {
+        for (mut secret, is_removed) in [
+            (FormSecret::None, false),
+            (FormSecret::Made("new".to_owned()), false),
+            (FormSecret::Presented("old".to_owned()), true),
+            (FormSecret::Retired, true),
+        ] {
+            secret.retire();
+            assert_eq!(matches!(secret, FormSecret::Retired), is_removed);
+            assert_eq!(secret.get(), None);
+        }
+    }
+}

@@ -302,4 +302,22 @@ mod tests {
         let _ = store.insert("b", b"12345", HOUR).expect_err("it has a byte more");
         assert_eq!(ids(&store), ["a"]);
     }
+
+    #[test]
+    fn a_session_that_has_ended_is_freed_when_it_is_asked_for() {
+        let store = MemoryStore::new();
+        store.insert("a", b"1234", Duration::ZERO).expect("memory does not fail");
+        assert_eq!(store.len(), 1);
+        assert_eq!(store.load("a").expect("memory does not fail"), None);
+        assert_eq!(store.len(), 0);
+    }
+
+    #[test]
+    fn a_changed_session_is_protected_like_one_that_was_loaded() {
+        let store = store_for(5);
+        begin(&store, "a");
+        assert!(store.replace("a", b"1234", b"5678", HOUR).expect("memory does not fail"));
+        ["b", "c", "d", "e", "f", "g"].iter().for_each(|id| begin(&store, id));
+        assert_eq!(ids(&store), ["a", "d", "e", "f", "g"]);
+    }
 }

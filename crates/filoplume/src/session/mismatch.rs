@@ -61,3 +61,32 @@ fn seconds_ahead(record: &Record, now: u64) -> Option<u64> {
     let ahead = record.created.max(record.touched).saturating_sub(now);
     (ahead > SKEW_SECONDS_MAX).then_some(ahead)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_may_be_ten_seconds_ahead() {
+        let used = |created, touched| Record { created, touched, ..Record::new(0) };
+        for (record, ahead) in [
+            (used(100, 110), None),
+            (used(100, 111), Some(11)),
+            (used(111, 100), Some(11)),
+            (used(0, 0), None),
+        ] {
+            assert_eq!(seconds_ahead(&record, 100), ahead);
+        }
+    }
+
+    #[test]
+    fn a_cookie_that_is_too_short_for_a_signature_is_no_sign_of_another_key() {
+        for (cookie, may_be) in [
+            ("x".repeat(COOKIE_BYTES_MIN), false),
+            ("x".repeat(COOKIE_BYTES_MIN + 1), true),
+            (" ".repeat(COOKIE_BYTES_MIN + 1), false),
+        ] {
+            assert_eq!(may_be_of_a_key(&cookie), may_be, "{cookie:?}");
+        }
+    }
+}

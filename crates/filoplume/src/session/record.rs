@@ -175,4 +175,15 @@ mod tests {
         assert_eq!(with(RECORD_BYTES_MAX - around), Some(RECORD_BYTES_MAX));
         assert_eq!(with(RECORD_BYTES_MAX - around + 1), None);
     }
+
+    #[test]
+    fn a_session_that_is_remembered_belongs_to_a_user() {
+        let mut session = Record::new(0);
+        assert_eq!(session.owner(), SessionOwner::Visitor);
+        session.values.insert("filoplume.remembered".to_owned(), 900.into());
+        assert_eq!(session.owner(), SessionOwner::User);
+        let mut session = Record::new(0);
+        session.values.insert(SUBJECT.to_owned(), serde_json::json!(["ada", 0]));
+        assert_eq!(session.owner(), SessionOwner::User);
+    }
 }

@@ -206,3 +206,21 @@ impl fmt::Debug for RedisStore {
         f.debug_struct("RedisStore").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Redis refuses to keep something for no time.
+    #[test]
+    fn a_session_is_kept_for_at_least_a_millisecond() {
+        for (keep_for, expected) in [
+            (Duration::ZERO, 1),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(1500), 1500),
+            (Duration::MAX, 100 * 365 * 24 * 3600 * 1000),
+        ] {
+            assert_eq!(milliseconds(keep_for), expected, "{keep_for:?}");
+        }
+    }
+}

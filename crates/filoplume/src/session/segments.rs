@@ -207,3 +207,23 @@ impl Segment {
 pub(super) fn cost(record: &[u8]) -> usize {
     record.len() + OVERHEAD_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_session_has_ended_at_its_end() {
+        let now = Instant::now();
+        let mut sessions = Segments::default();
+        let new = New { owner: SessionOwner::Visitor, record: b"1234", end: now };
+        let earlier = now.checked_sub(Duration::from_secs(1)).unwrap();
+        sessions.insert("a", new, earlier, 10_000);
+        assert_eq!(sessions.peek("a", earlier), Some(&b"1234"[..]));
+        assert_eq!(sessions.first_expired(earlier), None);
+        assert_eq!(sessions.peek("a", now), None);
+        assert_eq!(sessions.first_expired(now).as_deref(), Some("a"));
+    }
+}

@@ -288,4 +288,37 @@ mod tests {
         let error = content.into_body(ByteRange { start: 10, last: 20 }).unwrap_err();
         assert_eq!(error.status(), 503);
     }
+
+    fn set_modified(path: &std::path::Path, time: SystemTime) {
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+
+    const LONG_AGO: SystemTime = SystemTime::UNIX_EPOCH;
+
+    /// Not even a change that keeps its length or its time.
+    #[test]
+    fn no_change_of_a_file_goes_unnoticed_however_it_is_read() {
+        let changes: [fn(&std::path::Path); 2] = [
+            |path| set_modified(path, LONG_AGO),
+            |path| {
+                let modified = fs::metadata(path).unwrap().modified().unwrap();
+                fs::write(path, vec![b'a'; LENGTH + 1]).unwrap();
+                set_modified(path, modified);
+            },
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, content) = open(&folder);
+            change(&path);
+            let error = content.into_body(ByteRange { start: 10, last: 20 }).unwrap_err();
+            assert_eq!(error.status(), 503, "{number}: in memory");
+            let (path, content) = open(&folder);
+            let Content::File(file) = content else { panic!("it is a file") };
+            let mut reader = RangeReader { file, offset: 0, left: LENGTH as u64 };
+            assert!(reader.advance(1024).is_ok());
+            change(&path);
+            assert!(reader.advance(1024).is_err(), "{number}: by the kernel");
+            assert!(reader.read(&mut [0; 1024]).is_err(), "{number}: by the program");
+        }
+    }
 }

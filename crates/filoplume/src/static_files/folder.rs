@@ -441,4 +441,18 @@ mod tests {
         assert_eq!(date_of(SystemTime::UNIX_EPOCH - Duration::from_secs(1000)), None);
         assert_eq!(date_of(now + Duration::from_secs(1000)), Some(httpdate::fmt_http_date(now)));
     }
+
+    /// `Last-Modified` has whole seconds.
+    #[test]
+    fn a_date_distinguishes_versions_only_after_a_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "a").unwrap();
+        let metadata = path.metadata().unwrap();
+        let written = metadata.modified().unwrap();
+        for (after, is_strong) in [(500, false), (999, false), (2500, true)] {
+            let validators = validators(&metadata, "file", written + Duration::from_millis(after));
+            assert_eq!(validators.clone().date_is_strong(true) == validators, is_strong, "{after}");
+        }
+    }
 }

@@ -389,3 +389,32 @@ fn embedded_files_behave_like_files_of_a_folder() {
     assert_eq!(client.head("/e/").send().header("content-length"), Some("12"));
     client.post("/e/").send().assert_status(405);
 }
+
+#[test]
+fn the_index_and_the_fallback_are_names_of_files_as_they_are() {
+    let site = digits();
+    for name in ["a%41.html", "docs/", "", "../secret.txt"] {
+        for files in [site.files().index(name), site.files().fallback(name)] {
+            assert!(App::new().files("/", files).build().is_err(), "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn a_tag_that_is_not_sent_is_not_compared() {
+    let site = digits();
+    let tag = strong_tag(&site.at_root(), "/digits.txt");
+    let client = App::new().files("/", site.files().etag(false)).test();
+    let answer = client.get("/digits.txt").header("if-none-match", &tag).send();
+    answer.assert_status(200).assert_no_header("etag").assert_text("0123456789");
+}
+
+#[test]
+fn an_image_that_is_shown_has_no_disposition_of_the_program() {
+    let site = Site::new(&[("a.png", "x"), ("a.html", "x")]);
+    let files = site.files().untrusted_images().header("content-disposition", "inline; a=b");
+    let client = App::new().files("/", files).test();
+    client.get("/a.png").send().assert_status(200).assert_no_header("content-disposition");
+    let page = client.get("/a.html").send();
+    page.assert_header("content-disposition", "attachment; filename=\"a.html\"");
+}

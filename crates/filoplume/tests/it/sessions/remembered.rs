@@ -104,3 +104,21 @@ fn a_lifetime_below_a_second_is_refused() {
         assert!(reason.contains("that would end it at once"), "{reason}");
     }
 }
+
+#[test]
+fn the_session_of_the_next_user_is_not_remembered() {
+    let sessions = Sessions::in_cookie(Key::generate()).until_browser_closes();
+    let client = App::new()
+        .post("/login/{name}", |session: Session, Path(name): Path<String>| session.log_in(name))
+        .post("/remember", |session: Session| session.remember(DAY))
+        .with(sessions.secure(true).cookie_name(NAME))
+        .test();
+    client.post("/login/ada").send().assert_status(200);
+    let remembered = client.post("/remember").send();
+    assert!(remembered.header("set-cookie").unwrap().contains("Max-Age="));
+    for (name, is_remembered) in [("ada", true), ("bob", false)] {
+        let login = client.post(&format!("/login/{name}")).send();
+        let cookie = login.header("set-cookie").unwrap();
+        assert_eq!(cookie.contains("Max-Age="), is_remembered, "{name}: {cookie}");
+    }
+}
