@@ -360,6 +360,11 @@ mod tests {
         pub(crate) fn waiting(&self) -> usize {
             self.shared.lock().waiting
         }
+
+        /// Returns whether a check runs.
+        pub(crate) fn is_running(&self) -> bool {
+            self.shared.lock().records.iter().any(|record| record.running_since.is_some())
+        }
     }
 
     #[test]
@@ -370,5 +375,35 @@ mod tests {
         let news = states.map(|state| record.is_news(state));
         assert_eq!(news, [false, false, true, false, true, false, true, false, true]);
         assert!(Record::default().is_news(Failed));
+    }
+
+    fn hanging_for(time: Duration, last: State) -> (Record, Instant) {
+        let now = Instant::now();
+        let record = Record {
+            running_since: Some(now),
+            state_since: Some(now),
+            error: Some("no route".into()),
+            last: Some(Run { state: last, took: Duration::ZERO, ended: now }),
+            ..Record::default()
+        };
+        (record, now + time)
+    }
+
+    #[test]
+    fn a_check_that_hangs_tells_no_error_of_an_earlier_run_and_is_late_since_its_deadline() {
+        let check = Check {
+            name: "a".to_owned(),
+            deadline: Duration::from_secs(10),
+            purpose: Purpose::Ready,
+            run: Box::new(|| Ok(())),
+        };
+        for (last, since) in [(State::Failed, 20), (State::Passed, 20), (State::Late, 30)] {
+            let (record, now) = hanging_for(Duration::from_secs(30), last);
+            let finding = record.finding(&check, now);
+            assert_eq!((finding.state, finding.error), (State::Late, None), "{last:?}");
+            assert_eq!(finding.since, Some(Duration::from_secs(since)), "{last:?}");
+        }
+        let (record, now) = hanging_for(Duration::from_secs(9), State::Failed);
+        assert_eq!(record.finding(&check, now).error.as_deref(), Some("no route"));
     }
 }

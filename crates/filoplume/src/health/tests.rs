@@ -110,7 +110,11 @@ fn a_run_that_ends_after_its_deadline_has_not_passed() {
     for _ in 0..10 {
         assert_eq!(states(&checks), [State::Late]);
     }
-    assert!(runs.load(Ordering::SeqCst) <= 1);
+    while checks.is_running() {
+        thread::yield_now();
+    }
+    assert_eq!(states(&checks), [State::Late], "when it has ended as well");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert_eq!(verdict(&checks), Verdict::Starting);
 }
 
@@ -211,4 +215,28 @@ fn checks_for_show_do_not_decide() {
 fn deadlines_that_no_instant_can_represent_are_shortened() {
     let checks = checks(Duration::MAX, vec![check("endless", Duration::MAX, || Ok(()))]);
     assert_eq!(states(&checks), [State::Passed]);
+}
+
+#[test]
+fn a_deadline_of_any_length_can_be_waited_for() {
+    assert_eq!(states(&checks(LONG, vec![check("a", Duration::MAX, || Ok(()))])), [State::Passed]);
+}
+
+#[test]
+fn one_of_several_failing_checks_that_has_passed_before_tells_failing_from_starting() {
+    for passing in 0..3 {
+        let has_passed = Arc::new(Mutex::new(false));
+        let result = |index: usize| {
+            let has_passed = Arc::clone(&has_passed);
+            move || {
+                let has_passed = *has_passed.lock().unwrap();
+                if index == passing && !has_passed { Ok(()) } else { Err(Error::unavailable("no")) }
+            }
+        };
+        let all = (0..3).map(|index| check(&index.to_string(), LONG, result(index))).collect();
+        let checks = checks(Duration::ZERO, all);
+        assert_eq!(verdict(&checks), Verdict::Starting, "the others have never passed");
+        *has_passed.lock().unwrap() = true;
+        assert_eq!(verdict(&checks), Verdict::Failing, "{passing}");
+    }
 }

@@ -260,4 +260,15 @@ mod tests {
         // Routes that do not exist are ignored.
         assert!(counts.begin(1).is_none());
     }
+
+    /// Another thread has claimed the slot between the look at it and the claim.
+    #[test]
+    fn a_slot_that_another_thread_has_claimed_counts_if_it_has_the_status() {
+        let counts = OnShard::default();
+        let slot = AtomicU64::new(200 << COUNT_BITS | 5);
+        assert!(counts.claim(&slot, 200));
+        assert_eq!(slot.load(Ordering::Relaxed), 200 << COUNT_BITS | 6);
+        assert!(!counts.claim(&slot, 404));
+        assert_eq!(slot.load(Ordering::Relaxed), 200 << COUNT_BITS | 6);
+    }
 }

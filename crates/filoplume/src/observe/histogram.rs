@@ -166,4 +166,12 @@ mod tests {
         [1, 2, 9].into_iter().for_each(|ms| histogram.add(Duration::from_millis(ms), 1));
         assert_eq!(histogram.read().quantile(0.5), Some(Duration::from_millis(2)));
     }
+
+    #[test]
+    fn a_quantile_beyond_the_last_bound_is_the_last_bound() {
+        let histogram = Histogram::default();
+        assert_eq!(histogram.read().quantile(0.5), None);
+        histogram.add(Duration::from_secs(1000), 1);
+        assert_eq!(histogram.read().quantile(0.5), Some(bound(BOUNDS - 1)));
+    }
 }

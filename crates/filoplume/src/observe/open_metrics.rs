@@ -274,4 +274,17 @@ mod tests {
         assert!(text.contains("time_seconds_sum{route=\"/\"} 100.004270000\n"));
         assert_eq!(text.matches("_bucket").count(), 17);
     }
+
+    #[test]
+    fn decades_have_one_bucket_each_and_coarse_ones_three() {
+        for (resolution, buckets) in [(Resolution::Decades, 6 + 1), (Resolution::Coarse, 16 + 1)] {
+            let mut text = OpenMetrics::with_capacity(0);
+            text.family("x_seconds", "histogram", "X.");
+            text.histogram("", &Histogram::default().read(), resolution);
+            let text = text.finish();
+            assert_eq!(text.matches("x_seconds_bucket{le=").count(), buckets, "{text}");
+            assert!(text.contains("\nx_seconds_bucket{le=\"0.0001\"} 0\n"), "{text}");
+            assert!(text.contains("\nx_seconds_bucket{le=\"10\"} 0\n"), "{text}");
+        }
+    }
 }

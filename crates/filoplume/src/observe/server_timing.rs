@@ -43,5 +43,8 @@ mod tests {
             server_timing(&timing),
             "queue;dur=12.345, waiting;dur=200.000, total;dur=212.345"
         );
+        let mut timing = Timing::default();
+        timing.queue = Duration::from_nanos(1_500);
+        assert_eq!(server_timing(&timing), "queue;dur=0.002, total;dur=0.002", "it is rounded");
     }
 }

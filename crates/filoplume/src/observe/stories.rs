@@ -328,4 +328,24 @@ mod tests {
              GET /report had 8, refused: GET /report holds 8 of 8 threads, request 17, trace 4bf9"
         );
     }
+
+    #[test]
+    fn a_flood_of_one_kind_displaces_no_other_kind_of_its_route() {
+        let stories = Stories::default();
+        stories.note(0, story(StoryKind::Failed, 500));
+        for _ in 0..1000 {
+            stories.note(0, story(StoryKind::Slow, 200));
+        }
+        assert_eq!(statuses(&stories).last(), Some(&500));
+    }
+
+    #[test]
+    fn a_story_that_was_displaced_is_told_anew() {
+        let stories = Stories::default();
+        let number = stories.note(0, story(StoryKind::Slow, 1));
+        stories.replace(number, 0, story(StoryKind::Slow, 2));
+        assert_eq!(statuses(&stories), [2]);
+        stories.replace(number + 1, 0, story(StoryKind::Slow, 3));
+        assert_eq!(statuses(&stories), [3, 2]);
+    }
 }

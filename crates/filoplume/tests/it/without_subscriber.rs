@@ -221,6 +221,26 @@ fn forms_whose_secure_cookies_were_lost_are_one_line_on_stderr() {
     assert_eq!(stderr.matches("no cookie of this site came with the form").count(), 1, "{stderr}");
 }
 
+#[test]
+fn two_broken_collectors() {
+    let client = App::new()
+        .metrics("/metrics")
+        .collector(|_| panic!("out of paper"))
+        .collector(|samples| samples.gauge("a b", "It has no name.", &[], 1.0))
+        .test();
+    for _ in 0..3 {
+        client.get("/metrics").send().assert_status(200);
+    }
+}
+
+#[test]
+fn broken_collectors_are_one_line_each_on_stderr() {
+    let stderr = stderr_of("two_broken_collectors");
+    for line in ["a collector of metrics has panicked", "a sample of a collector is left out"] {
+        assert_eq!(stderr.matches(line).count(), 1, "{stderr}");
+    }
+}
+
 fn head_from_a_proxy(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n")
 }
