@@ -94,7 +94,10 @@ impl CpuTime {
 /// Reads the 14th and 15th field. The second field is a name in parentheses, which may contain
 /// spaces.
 fn read_stat(path: &str) -> Option<CpuTime> {
-    let text = fs::read_to_string(path).ok()?;
+    parse_stat(&fs::read_to_string(path).ok()?)
+}
+
+fn parse_stat(text: &str) -> Option<CpuTime> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<f64>().ok());
     #[expect(clippy::cast_precision_loss, reason = "it is 100")]
@@ -103,7 +106,10 @@ fn read_stat(path: &str) -> Option<CpuTime> {
 }
 
 fn waited() -> Option<Nanos> {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    parse_waited(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+fn parse_waited(text: &str) -> Option<Nanos> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -144,5 +150,19 @@ mod tests {
     fn another_process_can_be_read() {
         assert!(CpuTime::of(std::process::id()).is_some());
         assert_eq!(CpuTime::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_fields_of_the_system_are_those_of_its_manual() {
+        // A name may have a parenthesis (proc_pid_stat(5)).
+        let stat = "17 (a) b) S 1 2 3 4 5 6 7 8 9 10 200 50 7 8 20 0";
+        let time = parse_stat(stat).expect("it has all fields");
+        assert_eq!(time.user, time.system * 4.0);
+        assert!(time.system > 0.0);
+        assert_eq!(parse_waited("100 23 4\n"), Some(23));
+        let later = CpuTime { user: 3.0, system: 4.0 };
+        let earlier = CpuTime { user: 1.0, system: 1.5 };
+        assert_eq!(later.since(earlier), CpuTime { user: 2.0, system: 2.5 });
+        assert_eq!(earlier.since(later), CpuTime { user: 0.0, system: 0.0 });
     }
 }

@@ -208,4 +208,15 @@ mod tests {
         assert_eq!(points.last(), Some(&100.0));
         assert!(points.len() < 150, "{}", points.len());
     }
+
+    #[test]
+    fn the_longest_time_of_two_histograms_is_that_of_either() {
+        for (one, other) in [(100, 50), (50, 100)] {
+            let (mut sum, mut added) = (Histogram::new(), Histogram::new());
+            sum.record(one);
+            added.record(other);
+            sum.add(&added);
+            assert_eq!((sum.max(), sum.count()), (100, 2));
+        }
+    }
 }

@@ -447,6 +447,17 @@ mod tests {
         // `mean` requests in flight.
         assert!(warns("Little", closed(31.9, 4.0)) && !warns("Little", closed(32.1, 4.0)));
         assert!(warns("Little", closed(31.9, 0.25)) && !warns("Little", closed(31.9, 0.24)));
+        for excuse in [
+            |run: &mut Run| run.load.is_blocking = true,
+            |run: &mut Run| run.load.keep_alive = false,
+            |run: &mut Run| run.load.holds = true,
+        ] {
+            let starved = closed(1.0, 4.0);
+            assert!(!warns("Little", |run| {
+                starved(run);
+                excuse(run);
+            }));
+        }
         let rate = |run: &mut Run| run.latency.mean = 1.0;
         assert!(
             !warns("Little", rate),

@@ -187,4 +187,16 @@ mod tests {
         assert!(shared.is_stopped() && !other.is_stopped());
         assert_eq!((shared.refusal().as_deref(), other.refusal()), (Some("reason 3"), None));
     }
+
+    #[test]
+    fn no_thread_takes_all_requests_of_a_run() {
+        for (requests, threads, most) in [(100, 2, 12), (1_000_000, 2, 256), (3, 4, 1)] {
+            let plan = args::plan(&format!(":1 -n {requests} -t {threads} -c 4")).unwrap();
+            let shared = Shared::new(&plan);
+            let (mut first, mut second) = (Budget::new(&plan), Budget::new(&plan));
+            assert!(first.take(&shared) && second.take(&shared));
+            let claimed = |budget: &Budget| budget.claimed + 1;
+            assert!(claimed(&first) <= most && claimed(&second) <= most, "{requests}");
+        }
+    }
 }

@@ -188,4 +188,18 @@ mod tests {
         assert_eq!([1.0, 2048.0, 1e8].map(bytes), ["1 B", "2.00 KiB", "95.4 MiB"]);
         assert_eq!([0.05, 0.125, 1.0].map(share), ["5 %", "12.5 %", "100 %"]);
     }
+
+    #[test]
+    fn a_time_that_is_rounded_up_to_the_next_unit_has_it() {
+        for (nanos, shown) in [
+            (999.4, "999 ns"),
+            (999.5, "1.00 µs"),
+            (999_499.0, "999 µs"),
+            (999_500.0, "1.00 ms"),
+            (999_499_000.0, "999 ms"),
+            (999_500_000.0, "1.00 s"),
+        ] {
+            assert_eq!(time(nanos), shown, "{nanos}");
+        }
+    }
 }

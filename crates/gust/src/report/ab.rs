@@ -82,4 +82,22 @@ mod tests {
         "#]]
         .assert_eq(&write(&sample::run()));
     }
+
+    #[test]
+    fn pipelines_redirects_and_closed_connections_are_told() {
+        let mut run = sample::run();
+        run.target = "http://localhost/a".to_owned();
+        (run.load.depth, run.load.keep_alive) = (2, false);
+        run.statuses = [(200, 5), (304, 3), (404, 1)].into();
+        let text = write(&run);
+        for line in [
+            "Server Hostname:        localhost",
+            "Server Port:            80",
+            "Concurrency Level:      128",
+            "Non-2xx responses:      4",
+            "Keep-Alive requests:    0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
 }

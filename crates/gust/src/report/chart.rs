@@ -187,4 +187,21 @@ mod tests {
     fn markup_is_escaped() {
         assert_eq!(escape("<a href='x'>&\""), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
     }
+
+    #[test]
+    fn a_bar_is_wide_enough_to_be_seen_and_nothing_has_none() {
+        let point = |x: u32| Point { x: x.into(), y: f64::from(x % 2), label: String::new() };
+        let points = (0..2000).map(point).collect();
+        let chart = Chart {
+            title: "",
+            curves: vec![Curve { name: "", class: "", is_bars: true, points }],
+            x_ticks: Vec::new(),
+            y_ticks: Vec::new(),
+            x_max: 2000.0,
+            y_max: 1.0,
+        };
+        let svg = chart.svg();
+        assert_eq!(svg.matches("<rect ").count(), 1000);
+        assert_eq!(svg.matches(" width=\"1.0\"").count(), 1000, "a tenth of a pixel");
+    }
 }

@@ -312,4 +312,18 @@ mod tests {
         "#]]
         .assert_eq(&write(&run));
     }
+
+    #[test]
+    fn what_did_not_happen_is_not_told() {
+        let mut run = sample::run();
+        (run.never_sent, run.connect) = (0, Latency::default());
+        let text = write(&run);
+        assert!(text.contains("\nat the end     40 still unanswered; the longest wait"), "{text}");
+        assert!(!text.contains("connect time"), "{text}");
+        run.unanswered = 0;
+        assert!(!write(&run).contains("at the end"));
+        (run.load.holds, run.load.rate, run.uncorrected) = (true, None, None);
+        run.latency = Latency::default();
+        assert!(write(&run).contains("\nlatency        unknown: no time of sending"));
+    }
 }

@@ -127,6 +127,7 @@ mod tests {
 
     use super::*;
     use crate::report::sample;
+    use crate::tally::Errors;
 
     #[test]
     fn the_output_is_like_that_of_wrk() {
@@ -148,5 +149,43 @@ mod tests {
             Transfer/sec:     2.48MB
         "#]]
         .assert_eq(&write(&sample::run()));
+    }
+
+    #[test]
+    fn each_kind_of_error_is_a_read_but_for_three() {
+        let of = |errors: Errors| {
+            let mut run = sample::run();
+            run.errors = errors;
+            run.statuses = [(200, 5), (304, 3)].into();
+            let text = write(&run);
+            assert!(!text.contains("Non-2xx"), "{text}");
+            text.lines().find(|line| line.contains("Socket errors")).map(str::to_owned)
+        };
+        assert_eq!(of(Errors { status: 7, ..Errors::default() }), None);
+        let reads = "  Socket errors: connect 0, read 1, write 0, timeout 0";
+        for errors in [
+            Errors { reset: 1, ..Errors::default() },
+            Errors { closed_early: 1, ..Errors::default() },
+            Errors { malformed: 1, ..Errors::default() },
+            Errors { unsolicited: 1, ..Errors::default() },
+            Errors { mismatch: 1, ..Errors::default() },
+        ] {
+            assert_eq!(of(errors).as_deref(), Some(reads));
+        }
+        let others = of(Errors { connect: 2, timeout: 3, ..Errors::default() });
+        assert!(others.is_some_and(|line| line.ends_with("connect 2, read 0, write 0, timeout 3")));
+    }
+
+    #[test]
+    fn a_unit_begins_at_its_size() {
+        for (nanos, shown) in [
+            (999_000.0, "999.00us"),
+            (1e6, "1.00ms"),
+            (1e9, "1.00s"),
+            (59.9e9, "59.90s"),
+            (90e9, "1.50m"),
+        ] {
+            assert_eq!(time(nanos), shown);
+        }
     }
 }
