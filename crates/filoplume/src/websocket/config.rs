@@ -11,9 +11,9 @@ use filoplume_websocket::{DeflateConfig, DeflateOptions};
 /// thousand peers that do not read hold half a gigabyte, because the output of each connection may
 /// hold as much again. The server's memory budget bounds all sockets together.
 pub(super) const UNSENT_BYTES_MAX: usize = 256 * 1024;
-/// Most rooms that a socket may be in. Without this bound, a client that chooses the names of its
-/// rooms could make the server remember any number of them: each message of 14 bytes would cost
-/// some 500 bytes that no budget counts. People read a few dozen rooms.
+/// Most rooms that a socket may be in. A client that chooses the names of its rooms makes the
+/// server remember some 500 bytes for each, with a message of 14 bytes. The memory budget counts
+/// them, and one socket must not use up the share of its client. People read a few dozen rooms.
 pub(super) const ROOMS_MAX: usize = 1000;
 /// Proxies and address translators forget connections that were silent for a minute.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);

@@ -9,6 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{OnceLock, Weak};
 use std::thread;
 
+use filoplume_runtime::tcp::LastingMemory;
+
 use super::room::RoomInner;
 
 /// So many rooms are left at once. Most sockets are in fewer.
@@ -22,6 +24,8 @@ const WAITING_MAX: usize = 4 * 1024;
 pub(super) struct Leaving {
     pub(super) id: u64,
     pub(super) rooms: Vec<Weak<RoomInner>>,
+    /// What the rooms take until they are left.
+    pub(super) memory: Option<LastingMemory>,
 }
 
 impl Leaving {
@@ -44,6 +48,7 @@ impl Leaving {
         for room in self.rooms.iter().filter_map(Weak::upgrade) {
             room.remove(self.id);
         }
+        drop(self.memory);
     }
 }
 

@@ -45,6 +45,7 @@ mod handlers;
 #[cfg(feature = "redis")]
 mod joined;
 mod leaving;
+mod memberships;
 mod message;
 mod negotiated;
 mod origins;

@@ -1,18 +1,18 @@
 //! What a socket has to send, shared by all threads that send to it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use filoplume_runtime::tcp;
+use filoplume_runtime::tcp::{self, LastingMemory};
 use filoplume_websocket::{CloseCode, CloseFrame, Encoder};
 use parking_lot::Mutex;
 
 use super::config::Config;
 use super::frames::Frames;
 use super::leaving::Leaving;
+use super::memberships::{Memberships, NotJoined};
 use super::message::MessageRef;
 use super::pace::{self, Behind};
 use super::room::RoomInner;
@@ -96,9 +96,7 @@ struct Queue {
     encoder: Encoder,
     stage: Stage,
     turn: Turn,
-    /// The rooms that the socket is in, by their address. No other room has the same address while
-    /// this refers to it.
-    rooms: BTreeMap<usize, Weak<RoomInner>>,
+    rooms: Memberships,
     /// Set when a message gets this socket behind, until no more than half of its bound waits.
     /// Boxed, because few sockets are behind.
     behind: Option<Box<Behind>>,
@@ -161,7 +159,7 @@ impl Outbox {
             encoder,
             stage: Stage::Open,
             turn: Turn::Running,
-            rooms: BTreeMap::new(),
+            rooms: Memberships::default(),
             behind: None,
         };
         let (waker, queue) = (OnceLock::new(), Mutex::new(queue));
@@ -276,7 +274,7 @@ impl Outbox {
     #[cold]
     fn find_overrun_room(&self) -> Option<Arc<RoomInner>> {
         // If a room ends meanwhile, its last reference is dropped here, without the lock.
-        let rooms: Vec<_> = self.queue.lock().rooms.values().filter_map(Weak::upgrade).collect();
+        let rooms = self.queue.lock().rooms.existing();
         rooms.into_iter().find(|room| room.overrun.is_set())
     }
 
@@ -341,7 +339,8 @@ impl Outbox {
         self.queue.lock().frames.bytes()
     }
 
-    pub(super) fn opened(&self, waker: tcp::Sender) {
+    pub(super) fn opened(&self, waker: tcp::Sender, memory: LastingMemory) {
+        self.queue.lock().rooms.set_memory(memory);
         if let (Ok(()), Some(counts)) = (self.waker.set(waker), &self.counts) {
             counts.open_one();
         }
@@ -410,39 +409,44 @@ impl Outbox {
 
     /// Returns whether the socket is in this room.
     pub(super) fn is_in(&self, room: &Arc<RoomInner>) -> bool {
-        self.queue.lock().rooms.contains_key(&address_of(room))
+        self.queue.lock().rooms.contains(room)
     }
 
-    /// Records that the socket is in a room. Returns `false` if the socket has closed, or if it is
-    /// in too many rooms and is closed for that.
-    pub(super) fn joined(&self, room: &Arc<RoomInner>) -> bool {
+    /// Records that the socket is in a room. Charges the socket for `room_bytes`, 0 if another
+    /// member is charged for the room. Returns `false` if the socket is closed or closing, or if it
+    /// is closed for being in too many rooms, or because there is no memory for one more.
+    pub(super) fn joined(&self, room: &Arc<RoomInner>, room_bytes: usize) -> bool {
         let mut queue = self.queue.lock();
-        if queue.stage == Stage::Closed {
+        if queue.stage != Stage::Open {
             return false;
         }
-        // Rooms that have ended are removed only at powers of two and at the maximum. So they do
-        // not fill the memory, and joining many rooms takes a time that is linear in their number.
-        let is_full = queue.rooms.len() >= self.bounds.rooms_max;
-        if queue.rooms.len().is_power_of_two() || is_full && queue.stage == Stage::Open {
-            queue.rooms.retain(|_, other| other.strong_count() > 0);
+        let added = queue.rooms.add(room, room_bytes, self.bounds.rooms_max);
+        drop(queue);
+        match added {
+            Ok(()) => return true,
+            Err(NotJoined::TooMany) => {
+                self.close(CloseCode::POLICY_VIOLATION, "this client is in too many rooms");
+            }
+            Err(NotJoined::OutOfMemory) => {
+                self.close(CloseCode::TRY_AGAIN_LATER, "the server is short of memory");
+            }
         }
-        let address = address_of(room);
-        if queue.rooms.len() >= self.bounds.rooms_max && !queue.rooms.contains_key(&address) {
-            drop(queue);
-            self.close(CloseCode::POLICY_VIOLATION, "this client is in too many rooms");
-            return false;
-        }
-        queue.rooms.insert(address, Arc::downgrade(room));
-        true
+        false
     }
 
-    pub(super) fn left(&self, room: &Arc<RoomInner>) {
-        self.queue.lock().rooms.remove(&address_of(room));
+    /// Charges this socket for a room that it is in. Returns whether there is memory for it.
+    pub(super) fn carry(&self, room: &Arc<RoomInner>, room_bytes: usize) -> bool {
+        self.queue.lock().rooms.carry(room, room_bytes)
+    }
+
+    /// Removes a room, and `room_bytes` if this socket is charged for it.
+    pub(super) fn left(&self, room: &Arc<RoomInner>, room_bytes: usize) {
+        self.queue.lock().rooms.remove(room, room_bytes);
     }
 
     /// Refuses messages from now on, and leaves all rooms, at once or soon.
     pub(super) fn closed(&self) {
-        let (rooms, behind) = {
+        let ((rooms, memory), behind) = {
             let mut queue = self.queue.lock();
             let was_open = queue.stage != Stage::Closed && self.waker.get().is_some();
             if let Some(counts) = self.counts.as_ref().filter(|_| was_open) {
@@ -450,12 +454,12 @@ impl Outbox {
             }
             queue.stage = Stage::Closed;
             queue.frames = Frames::default();
-            (std::mem::take(&mut queue.rooms), queue.behind.take())
+            (queue.rooms.take(), queue.behind.take())
         };
         if let Some(behind) = behind {
             behind.wake_senders();
         }
-        Leaving { id: self.id, rooms: rooms.into_values().collect() }.start();
+        Leaving { id: self.id, rooms, memory }.start();
     }
 }
 
@@ -466,15 +470,16 @@ impl Queue {
     }
 }
 
-fn address_of(room: &Arc<RoomInner>) -> usize {
-    Arc::as_ptr(room).addr()
-}
-
 #[cfg(test)]
 impl Outbox {
     /// Pretends that this socket has been behind for this long.
     pub(super) fn wait_as_if_for(&self, time: Duration) {
         self.queue.lock().behind.iter_mut().for_each(|behind| behind.wait_as_if_for(time));
+    }
+
+    /// Returns the memory of the rooms that this socket is charged for.
+    pub(super) fn carried_bytes(&self) -> usize {
+        self.queue.lock().rooms.carried_bytes()
     }
 }
 

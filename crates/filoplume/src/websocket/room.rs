@@ -16,6 +16,10 @@ use super::room_counts::RoomCounts;
 use super::rooms::RoomsInner;
 use super::socket::{SendError, Socket};
 
+/// What a room with a name takes in addition to its name: itself, its entry among the others, and
+/// the list of its members.
+const NAMED_ROOM_BYTES: usize = 512;
+
 /// A set of sockets that receive the same messages. Clones refer to the same room.
 ///
 /// A message is encoded once, and all members share its bytes. They receive the messages of a room
@@ -64,7 +68,7 @@ pub(super) struct RoomInner {
     /// The counts of all rooms of its home, if it has one.
     counts: Arc<RoomCounts>,
     /// The rooms that this one belongs to, and its name there.
-    home: Option<(Weak<RoomsInner>, Box<str>)>,
+    home: Option<(Weak<RoomsInner>, Arc<str>)>,
 }
 
 #[derive(Default)]
@@ -74,6 +78,8 @@ struct Members {
     all: BTreeMap<u64, Arc<Outbox>>,
     /// Members that were behind after the last message was queued. Some may have caught up since.
     behind: Vec<Arc<Outbox>>,
+    /// The member that is charged for this room.
+    carrier: Option<u64>,
     /// Whether this room has a name, and its last member has left. From then on another room has
     /// the name, and this one stays empty.
     is_over: bool,
@@ -127,7 +133,7 @@ impl Room {
     pub(super) fn with(
         slow: SlowMembers,
         counts: Arc<RoomCounts>,
-        home: Option<(Weak<RoomsInner>, Box<str>)>,
+        home: Option<(Weak<RoomsInner>, Arc<str>)>,
     ) -> Self {
         let (members, overrun) = (Mutex::default(), Overrun::default());
         Self { inner: Arc::new(RoomInner { slow, members, overrun, counts, home }) }
@@ -303,9 +309,13 @@ impl RoomInner {
         if members.is_over {
             return false;
         }
+        let carries = members.carrier.is_none();
         members.all.insert(outbox.id, Arc::clone(outbox));
         // With the lock, as in `leave`: a socket that knows a room is always a member of it.
-        let has_joined = outbox.joined(self);
+        let has_joined = outbox.joined(self, if carries { self.bytes() } else { 0 });
+        if carries && has_joined {
+            members.carrier = Some(outbox.id);
+        }
         drop(members);
         if !has_joined {
             self.remove(outbox.id);
@@ -316,18 +326,30 @@ impl RoomInner {
     /// The socket forgets the room first, so that it joins again if it does not find the room.
     fn leave(self: &Arc<Self>, socket: &Socket) {
         let members = self.members.lock();
-        socket.outbox.left(self);
+        let is_carrier = members.carrier == Some(socket.id());
+        socket.outbox.left(self, if is_carrier { self.bytes() } else { 0 });
         self.remove_from(members, socket.id());
     }
 
+    /// Returns how much memory this room takes without its members. The program makes those without
+    /// a name, and clients those with one.
+    fn bytes(&self) -> usize {
+        self.home.as_ref().map_or(0, |(_, name)| NAMED_ROOM_BYTES + name.len())
+    }
+
     /// Removes a socket.
-    pub(super) fn remove(&self, id: u64) {
+    pub(super) fn remove(self: &Arc<Self>, id: u64) {
         self.remove_from(self.members.lock(), id);
     }
 
     /// Removes a socket. A room with a name is over when its last member has left.
-    fn remove_from(&self, mut members: MutexGuard<'_, Members>, id: u64) {
+    fn remove_from(self: &Arc<Self>, mut members: MutexGuard<'_, Members>, id: u64) {
         members.remove(id);
+        if members.carrier == Some(id) {
+            let next = members.all.values().next();
+            members.carrier =
+                next.filter(|next| next.carry(self, self.bytes())).map(|next| next.id);
+        }
         if self.home.is_none() || !members.all.is_empty() {
             return;
         }

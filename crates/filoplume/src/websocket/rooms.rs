@@ -17,7 +17,8 @@ use super::socket::Socket;
 use crate::instances::{Membership, RedisChannel};
 use crate::observe::Samples;
 
-/// Longest name of a room. A socket may be in many rooms, and no budget counts their names.
+/// Longest name of a room. A socket may be in many rooms, and a long name uses up more of the
+/// memory budget.
 const NAME_BYTES_MAX: usize = 1024;
 
 /// Rooms with names. A room exists while it has members. Clones refer to the same rooms.
@@ -50,7 +51,7 @@ pub struct Rooms {
 pub(super) struct RoomsInner {
     slow: SlowMembers,
     counts: Arc<RoomCounts>,
-    rooms: RwLock<HashMap<Box<str>, Room>>,
+    rooms: RwLock<HashMap<Arc<str>, Room>>,
     #[cfg(feature = "redis")]
     joined: OnceLock<Membership>,
 }
@@ -65,20 +66,29 @@ impl RoomsInner {
     pub(super) fn join(self: &Arc<Self>, name: &str, socket: &Socket) {
         let mut room = self.get(name).unwrap_or_else(|| {
             let owned = name.into();
-            self.rooms.write().entry(owned).or_insert_with(|| self.room(name)).clone()
+            self.entry(&mut self.rooms.write(), owned).clone()
         });
         while !room.inner.add(socket) {
             let mut rooms = self.rooms.write();
-            let entry = rooms.entry(name.into()).or_insert_with(|| self.room(name));
-            if Arc::ptr_eq(&entry.inner, &room.inner) {
-                *entry = self.room(name);
+            if rooms.get(name).is_some_and(|other| Arc::ptr_eq(&other.inner, &room.inner)) {
+                rooms.remove(name);
             }
-            room = entry.clone();
+            room = self.entry(&mut rooms, name.into()).clone();
         }
     }
 
-    fn room(self: &Arc<Self>, name: &str) -> Room {
-        let home = (Arc::downgrade(self), name.into());
+    /// Returns the room of this name, and makes it if there is none. The room and its entry share
+    /// the name.
+    fn entry<'a>(
+        self: &Arc<Self>,
+        rooms: &'a mut HashMap<Arc<str>, Room>,
+        name: Arc<str>,
+    ) -> &'a Room {
+        rooms.entry(name).or_insert_with_key(|name| self.room(Arc::clone(name)))
+    }
+
+    fn room(self: &Arc<Self>, name: Arc<str>) -> Room {
+        let home = (Arc::downgrade(self), name);
         Room::with(self.slow, Arc::clone(&self.counts), Some(home))
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use filoplume_websocket::{
     ClientHandshake, CloseCode, CloseFrame, Decoder, DeflateConfig, DeflateOptions, Encoder, Event,
@@ -11,6 +11,16 @@ use filoplume_websocket::{
 
 /// Longer than any step takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits until something holds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < DEADLINE, "{what}");
+        std::thread::yield_now();
+    }
+}
 
 pub(crate) struct Client {
     stream: TcpStream,

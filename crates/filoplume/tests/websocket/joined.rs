@@ -1,21 +1,11 @@
 //! Rooms of several instances, joined by Redis.
 
-use std::time::Instant;
-
 use filoplume::instances::RedisChannel;
 use filoplume::prelude::*;
 use filoplume::websocket::{Message, Rooms, Socket, WebSocketUpgrade};
 
-use crate::client::{Client, DEADLINE, Received, text};
+use crate::client::{Client, Received, eventually, text};
 use crate::redis_server::RedisServer;
-
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < DEADLINE, "{what}");
-        std::thread::yield_now();
-    }
-}
 
 struct Instance {
     rooms: Rooms,

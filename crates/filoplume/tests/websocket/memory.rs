@@ -1,13 +1,12 @@
 //! How much of the server's memory budget sockets use.
 
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use filoplume::prelude::*;
-use filoplume::websocket::{SendError, Socket, WebSocketUpgrade};
+use filoplume::websocket::{Rooms, SendError, Socket, WebSocketUpgrade};
 use filoplume::{RunningApp, ServerConfig};
 
-use crate::client::{Client, DEADLINE, Received, text};
+use crate::client::{Client, DEADLINE, Received, eventually, text};
 
 fn echo(memory_max: usize) -> RunningApp {
     App::new()
@@ -79,15 +78,8 @@ fn messages_for_a_peer_that_does_not_read_are_refused_when_memory_is_short() {
 
 #[track_caller]
 fn expect_that_all_memory_is_given_back(app: &RunningApp) {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        let used = app.server().metrics().unwrap().memory_used;
-        if used == 0 {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{used} bytes are still charged");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let is_given_back = || app.server().metrics().unwrap().memory_used == 0;
+    eventually("all memory is given back", is_given_back);
 }
 
 #[test]
@@ -97,4 +89,44 @@ fn a_long_message_that_was_read_takes_no_more_memory() {
     client.raw(&beginning(500_000));
     client.expect(text(&"a".repeat(500_000)));
     expect_that_all_memory_is_given_back(&app);
+}
+
+#[test]
+fn rooms_for_which_there_is_no_memory_close_their_socket_and_no_other() {
+    let rooms = Rooms::new();
+    let all = rooms.clone();
+    let app = App::new()
+        .config(ServerConfig::default().memory_max(200_000))
+        .websocket("/ws", move |upgrade: WebSocketUpgrade| {
+            let rooms = all.clone();
+            upgrade.on_message(move |socket: &Socket, name: String| {
+                rooms.join(&name, socket);
+                socket.send(name)
+            })
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let join = |client: &mut Client, number: u32| {
+        client.text(&format!("{number} {}", "a".repeat(500)));
+        client.receive()
+    };
+    let connect = || Client::connect(app.local_addr(), "/ws");
+    let (mut other, mut client) = (connect(), connect());
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        match join(&mut client, number) {
+            Received::Text(_) => assert!(number < 500, "the rooms take more than the memory"),
+            refused => break refused,
+        }
+    };
+    assert!(matches!(refused, Received::Close(1013, _)), "{refused:?}");
+    assert!(number > 50, "half of the memory is enough for {number} rooms");
+    drop(client);
+    eventually("the socket has left its rooms", || rooms.names().is_empty());
+    expect_that_all_memory_is_given_back(&app);
+    for number in 0..50 {
+        let joined = join(&mut other, number);
+        assert!(matches!(joined, Received::Text(_)), "{number}: {joined:?}");
+    }
 }

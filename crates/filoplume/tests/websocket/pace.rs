@@ -12,7 +12,7 @@ use filoplume::prelude::*;
 use filoplume::websocket::{CloseCode, CloseReason, Room, Socket, WebSocketUpgrade};
 use filoplume_websocket::{Encoder, Role};
 
-use crate::client::{Client, DEADLINE, Received};
+use crate::client::{Client, DEADLINE, Received, eventually};
 
 const MESSAGE_BYTES: usize = 4096;
 
@@ -84,14 +84,6 @@ fn crowd(room: &Room, stalled: &Socket, except: &Socket) {
         if is_behind() {
             thread::sleep(Duration::from_millis(100));
         }
-    }
-}
-
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < DEADLINE, "{what}");
-        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,22 +1,13 @@
 //! Rooms: who receives what, and what happens to slow members.
 
 use std::sync::mpsc;
-use std::time::Instant;
 
 use filoplume::prelude::*;
 use filoplume::websocket::{
     Broadcast, CloseCode, CloseReason, Room, Rooms, Socket, WebSocketUpgrade,
 };
 
-use crate::client::{Client, DEADLINE, Received, text};
-
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < DEADLINE, "{what}");
-        std::thread::yield_now();
-    }
-}
+use crate::client::{Client, DEADLINE, Received, eventually, text};
 
 fn chat(rooms: Rooms) -> filoplume::RunningApp {
     App::new()

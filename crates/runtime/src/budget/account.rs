@@ -88,7 +88,12 @@ impl Account {
     /// Counts more bytes if the budget and the client's share allow it. The charge then has
     /// `bytes`.
     fn try_add(&self, more: usize, bytes: usize) -> bool {
-        let used_max = self.memory.used_max(bytes);
+        self.try_add_within(more, self.memory.used_max(bytes))
+    }
+
+    /// Counts more bytes if all clients together then use at most `used_max`, and the client's
+    /// share allows it.
+    fn try_add_within(&self, more: usize, used_max: usize) -> bool {
         let is_allowed = self.add(more) <= used_max && self.is_within_share(used_max);
         if !is_allowed {
             self.remove(more);
@@ -143,6 +148,18 @@ impl Charge {
         if bytes <= self.bytes {
             account.remove(self.bytes - bytes);
         } else if !account.try_add(bytes - self.bytes, bytes) {
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// As [`try_set`](Self::try_set), for bytes that are held for as long as a connection is open.
+    pub(crate) fn try_set_lasting(&mut self, bytes: usize) -> bool {
+        let Some(account) = &self.account else { return true };
+        if let Some(less) = self.bytes.checked_sub(bytes) {
+            account.remove(less);
+        } else if !account.try_add_within(bytes - self.bytes, account.memory.lasting_max()) {
             return false;
         }
         self.bytes = bytes;
@@ -268,6 +285,27 @@ mod tests {
         assert_eq!(fill(&next).bytes(), 2000);
         drop(of_one);
         assert_eq!((memory.used(), fill(&same).bytes()), (0, 6000));
+    }
+
+    #[test]
+    fn what_lasts_does_not_make_memory_short() {
+        let memory = Memory::new(Some(9000));
+        let [one, other] = counted(&memory, ["192.0.2.1", "192.0.2.2"]);
+        let all = Account::new(&memory, None);
+        let fill_lasting = |account| {
+            let mut charge = Charge::of(account);
+            while charge.try_set_lasting(charge.bytes() + 1) {}
+            charge
+        };
+        let mut of_one = fill_lasting(&one);
+        assert_eq!(of_one.bytes(), 3000, "two thirds of a half");
+        let of_all = fill_lasting(&all);
+        assert_eq!((of_all.bytes(), fill_lasting(&other).bytes()), (1500, 0));
+        assert_eq!(fill(&other).bytes(), 3000, "contents get what is left");
+        assert!(of_one.try_set_lasting(10) && !of_one.try_set_lasting(2001));
+        assert!(of_one.try_set_lasting(2000));
+        drop((of_one, of_all));
+        assert_eq!(memory.used(), 0);
     }
 
     #[test]

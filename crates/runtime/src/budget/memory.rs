@@ -6,7 +6,8 @@
 //! queued or refused, so incomplete ones cannot block each other. Before that, the deadlines get
 //! shorter: when half of the budget is used, silent and slow peers lose their connections
 //! ([`Pace::pressed_deadline`](crate::clock::Pace)). The last quarter is reserved for short
-//! contents.
+//! contents. What a peer makes the server remember for as long as its connection is open, such as
+//! its rooms, fits into the first half.
 
 use std::fmt;
 use std::fs;
@@ -110,6 +111,12 @@ impl Memory {
 
     fn long_max(&self) -> usize {
         self.bytes_max / 4 * 3
+    }
+
+    /// Returns how many bytes may be used in all when more are held for as long as a connection is
+    /// open. They must not make memory short: no peer that is closed for that would release them.
+    pub(super) fn lasting_max(&self) -> usize {
+        self.bytes_max / 2
     }
 
     /// Counts more bytes. Returns how many bytes are then used.

@@ -148,6 +148,27 @@ fn threads_that_let_a_socket_join_and_leave_at_once_do_not_keep_it_out() {
 }
 
 #[test]
+fn a_room_is_charged_to_one_member_at_a_time() {
+    let rooms = Rooms::new();
+    let sockets = [1, 2, 3].map(socket);
+    let carried = || sockets.each_ref().map(|socket| socket.outbox.carried_bytes());
+    sockets.iter().for_each(|socket| rooms.join("one", socket));
+    rooms.join("other room", &sockets[1]);
+    let (one, other) = (NAMED_ROOM_BYTES + 3, NAMED_ROOM_BYTES + 10);
+    assert_eq!(carried(), [one, other, 0]);
+    rooms.leave("one", &sockets[0]);
+    assert_eq!(carried(), [0, one + other, 0], "the next member takes it over");
+    sockets[1].outbox.closed();
+    assert_eq!(carried(), [0, 0, one], "or whoever is there");
+    rooms.join("one", &sockets[0]);
+    rooms.leave("one", &sockets[0]);
+    assert_eq!(carried(), [0, 0, one]);
+    rooms.leave("one", &sockets[2]);
+    Room::new().join(&sockets[0]);
+    assert_eq!(carried(), [0; 3], "rooms without a name are the program's");
+}
+
+#[test]
 fn each_message_notes_anew_who_is_behind() {
     let (room, [slow, quick]) = room_of([1, 2]);
     // More than half of the bound waits from the second message on.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::Protocol;
 use super::calls::Calls;
 use super::http::Http;
+use super::lasting::LastingMemory;
 use super::sender::{QUEUED_BYTES_MAX, Sender};
 use crate::budget::account::{Account, Charge};
 use crate::budget::refusal::Refusal;
@@ -255,6 +256,13 @@ impl Io<'_> {
         if let Some(mailbox) = &self.mailbox {
             mailbox.queue.keep_elsewhere(bytes);
         }
+    }
+
+    /// Returns the memory that the program takes for this connection while it is open. It is empty
+    /// at first, and any thread may change it. Drop it when the connection closes: until then the
+    /// connection counts for its client.
+    pub fn lasting_memory(&self) -> LastingMemory {
+        LastingMemory::of(self.account)
     }
 
     /// Makes an HTTP service answer a request, as the engine does for a connection of its own: the
