@@ -298,7 +298,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use super::{MessageQueue, RecvError, SendError};
+    use super::{MessageQueue, RecvError, SendError, UNBLOCKS_MAX};
 
     const LONG: Duration = Duration::from_secs(30);
 
@@ -456,5 +456,13 @@ mod tests {
             (0..2).map(|_| counts.recv_timeout(LONG).unwrap()).sum()
         };
         assert_eq!(sum(received), sum(sent));
+    }
+
+    #[test]
+    fn only_so_many_unblocks_are_kept() {
+        let queue = MessageQueue::<()>::new(1);
+        (0..UNBLOCKS_MAX + 10).for_each(|_| queue.unblock());
+        let kept = std::iter::repeat_with(|| queue.try_recv());
+        assert_eq!(kept.take_while(|it| *it == Err(RecvError::Unblocked)).count(), UNBLOCKS_MAX);
     }
 }

@@ -193,3 +193,54 @@ pub(super) enum Rescue {
         is_empty: bool,
     },
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn state(threads_max: usize) -> State<u32> {
+        let (threads_min, urgent_reserve, queue_capacity) = (0, 1, 10);
+        State::new(Limits { threads_min, threads_max, urgent_reserve, queue_capacity })
+    }
+
+    fn place(
+        state: &mut State<u32>,
+        task: u32,
+        urgency: Urgency,
+        can_wait: bool,
+    ) -> Placement<u32> {
+        let admission = state.ledger.admit(urgency, can_wait);
+        state.apply(admission, task, urgency, 0)
+    }
+
+    #[test]
+    fn a_thread_that_is_started_for_a_task_gets_the_one_that_has_waited_for_longest() {
+        let mut state = state(2);
+        let first = place(&mut state, 1, Urgency::Ordinary, true);
+        assert!(matches!(first, Placement::Spawn(1, 1)));
+        assert!(matches!(place(&mut state, 2, Urgency::Ordinary, true), Placement::Queued));
+        let third = place(&mut state, 3, Urgency::Ordinary, false);
+        assert!(matches!(third, Placement::Spawn(2, 2)));
+        assert!(state.queue.iter().map(|queued| queued.task).eq([3]));
+        let urgent = place(&mut state, 4, Urgency::Urgent, false);
+        assert!(matches!(urgent, Placement::Spawn(3, 4)), "an urgent task does not wait");
+    }
+
+    #[test]
+    fn a_task_is_overdue_only_while_a_thread_may_be_started_for_it() {
+        for (threads_max, is_short) in [(1, true), (2, false)] {
+            let mut state = state(threads_max);
+            place(&mut state, 1, Urgency::Ordinary, true);
+            assert!(matches!(place(&mut state, 2, Urgency::Ordinary, true), Placement::Queued));
+            assert!(is_short || matches!(state.take_overdue(0), Overdue::In(1..)));
+            let hour = 3_600_000_000_000;
+            match state.take_overdue(hour) {
+                Overdue::Nothing => assert!(is_short),
+                Overdue::Now(placement) => {
+                    assert!(!is_short && matches!(placement, Placement::Spawn(2, 2)));
+                }
+                Overdue::In(left) => panic!("{left} ns are left"),
+            }
+        }
+    }
+}

@@ -323,3 +323,20 @@ fn receive_connections(engine: &Engine, mut stream: UnixStream) {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_offered_its_sockets_stops_by_itself_only_if_the_offer_has_failed() {
+        let offer = Offer::default();
+        assert!(offer.begin());
+        assert!(!offer.end(), "the next process may take over at any moment");
+        offer.fail();
+        assert!(offer.begin(), "another process may try");
+        offer.fail();
+        assert!(offer.end() && offer.end());
+        assert!(!offer.begin(), "nothing is left to offer");
+    }
+}
