@@ -183,6 +183,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
+    use crate::budget::memory::Memory;
     use crate::execution::probe;
 
     fn turns_of_this_thread() -> usize {
@@ -203,5 +204,17 @@ mod tests {
         let panics = || request.compute_in_turn(|| panic!("the parser has a mistake"));
         catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
         assert!(!HAS_TURN.get());
+    }
+
+    #[test]
+    fn memory_beyond_the_budget_is_not_held() {
+        let (memory, mut request) =
+            (Memory::new(Some(1000)), Request::try_from(http::Request::new(Vec::new())).unwrap());
+        request.set_account(&Account::new(&memory, None));
+        let held = request.hold_memory(1000).unwrap();
+        assert!(request.hold_memory(1).is_none());
+        assert_eq!((held.held.bytes(), memory.used()), (1000, 1000));
+        drop(held);
+        assert_eq!(memory.used(), 0);
     }
 }

@@ -267,4 +267,24 @@ mod tests {
             assert_eq!(warning(&valid, day(today)), expected, "{today}");
         }
     }
+
+    #[test]
+    #[cfg(feature = "tls-dev")]
+    fn the_certificate_that_expires_first_counts() {
+        let pair = |year| {
+            let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            let key = rcgen::KeyPair::generate().unwrap();
+            let certificate = params.self_signed(&key).unwrap();
+            let certificate = Source::Memory("a certificate", certificate.pem().into());
+            Pair::new(certificate, Source::Memory("a key", key.serialize_pem().into()))
+        };
+        let provider = rustls::crypto::ring::default_provider();
+        let expires = |years: &[i32]| {
+            let pairs: Vec<_> = years.iter().map(|year| pair(*year)).collect();
+            Certificates::load(&pairs, &provider).unwrap().expires()
+        };
+        let first = expires(&[2090]);
+        assert_eq!([expires(&[2090, 2095]), expires(&[2095, 2090])], [first, first]);
+    }
 }

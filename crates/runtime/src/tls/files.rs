@@ -74,3 +74,18 @@ impl fmt::Debug for Source {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(all(test, feature = "spool"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_maximum_length_is_read_and_a_longer_one_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let source = Source::File(file.path().to_owned());
+        file.as_file().set_len(FILE_BYTES_MAX).unwrap();
+        assert_eq!(source.read().unwrap().len() as u64, FILE_BYTES_MAX);
+        file.as_file().set_len(FILE_BYTES_MAX + 1).unwrap();
+        source.read().unwrap_err();
+    }
+}

@@ -115,3 +115,24 @@ impl fmt::Debug for Handshake {
         f.debug_struct("Handshake").field("has_begun", &self.has_begun()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_implausible_by_its_kind_its_version_or_its_length() {
+        for (header, expected) in [
+            ([0x16, 3, 1, 0x48, 0xff], false),
+            ([0x16, 3, 1, 0x49, 0], true),
+            ([0x14, 3, 3, 0, 1], false),
+            ([0x17, 3, 3, 0, 1], false),
+            ([0x13, 3, 3, 0, 1], true),
+            ([0x18, 3, 3, 0, 1], true),
+            ([0x16, 2, 3, 0, 1], true),
+        ] {
+            assert_eq!(is_implausible(&header), expected, "{header:x?}");
+        }
+        assert!(!is_implausible(&[0, 0, 0, 0xff]), "nothing is known yet");
+    }
+}
