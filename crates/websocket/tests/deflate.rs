@@ -222,3 +222,18 @@ fn noise(length: usize) -> Vec<u8> {
     };
     (0..length).map(|_| next()).collect()
 }
+
+/// The thread keeps streams for later messages, which may be those of another peer.
+#[test]
+fn a_message_cannot_refer_to_one_of_another_connection() {
+    let offer = "permessage-deflate; client_no_context_takeover";
+    let receive = |mut frame: Vec<u8>| {
+        let mut decoder = Decoder::new(Role::Server, LIMITS).with_deflate(&params(offer));
+        let (_, event) = decoder.receive(&mut frame)?;
+        Ok::<_, ProtocolError>(event == Some(Event::Text("Hello")))
+    };
+    let hello = masked(0xc1, &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00]);
+    assert_eq!(receive(hello), Ok(true));
+    let reference = masked(0xc1, &[0xf2, 0x00, 0x11, 0x00, 0x00]);
+    assert_eq!(receive(reference), Err(ProtocolError::DeflateInvalid));
+}
