@@ -102,3 +102,33 @@ impl IntoResponse for Redirect {
         Ok(response)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_target_leaves_neither_the_site_nor_its_header() {
+        let target_of = |target: &str| Redirect::local(target, "/otherwise").target;
+        for local in ["/", "/a", "/a//b?to=https://b.example/#c", "/é", "/:80"] {
+            assert_eq!(target_of(local), local);
+        }
+        for other in [
+            "",
+            "a",
+            "https://b.example/",
+            "//b.example",
+            "///b.example",
+            // Browsers read a backslash as a slash, and leave out tabs and line ends.
+            "/\\b.example",
+            "\\b.example",
+            "/a\\b",
+            "/\t/b.example",
+            "/\n/b.example",
+            "/a\0",
+            "/a\u{7f}",
+        ] {
+            assert_eq!(target_of(other), "/otherwise", "{other:?}");
+        }
+    }
+}
