@@ -464,6 +464,16 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_the_handler_stays_the_only_one() {
+        let mut response = Response::new(200);
+        response.set_header("x-frame-options", "SAMEORIGIN").unwrap();
+        SecurityHeaders::new().add_to(&mut response, None).unwrap();
+        let of = |name| response.headers().get_all(name).collect::<Vec<_>>();
+        assert_eq!(of("x-frame-options"), [b"SAMEORIGIN"]);
+        assert_eq!(of("x-content-type-options"), [b"nosniff"]);
+    }
+
+    #[test]
     fn a_report_only_policy_still_forbids_frames() {
         let all =
             SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();

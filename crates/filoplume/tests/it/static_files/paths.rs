@@ -233,3 +233,14 @@ fn an_escaped_prefix_does_not_bypass_its_router() {
         }
     }
 }
+
+/// Browsers read a backslash as a slash, so that `/\host/` is a link to that host, as `//host/` is.
+#[test]
+fn a_folder_redirects_to_no_other_host() {
+    let site = Site::new(&[("a/index.html", "a")]);
+    let client = App::new().nest("/{tenant}", Router::new().files("/", site.files())).test();
+    client.get("/t/a").send().assert_status(308).assert_header("location", "/t/a/");
+    for (path, status) in [("/\\evil.example/a", 400), ("//evil.example/a", 404), ("//t/a", 404)] {
+        client.get(path).send().assert_status(status).assert_no_header("location");
+    }
+}
