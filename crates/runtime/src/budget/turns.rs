@@ -136,7 +136,7 @@ impl Turns {
         waiting.chain(line.having.iter().copied()).map(|member| member.thread).collect()
     }
 
-    fn new(ready_max: usize, is_at_work: fn(u32) -> Option<bool>) -> Arc<Self> {
+    pub(crate) fn new(ready_max: usize, is_at_work: fn(u32) -> Option<bool>) -> Arc<Self> {
         let line = Line {
             having: Vec::new(),
             having_max: ready_max,

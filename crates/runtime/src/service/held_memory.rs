@@ -1,17 +1,19 @@
 //! Memory that code of the program needs for a request.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::budget::account::{Account, Charge};
+use crate::budget::clients::ClientId;
 use crate::budget::estimates::Estimate;
 use crate::budget::turns::{Turn, Turns};
 use crate::service::request::Request;
 
 thread_local! {
-    /// Whether this thread computes in a turn. Code that it calls then needs no other one: if all
+    /// The turn in which this thread computes. Code that it calls then needs no other one: if all
     /// turns were taken by threads that wait for a second one, none would go on.
-    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+    static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
 /// Memory that counts in the [budget](crate::ServerConfig::memory_max) for as long as this is held:
@@ -103,7 +105,7 @@ impl Request {
     /// ```
     pub fn hold_estimated_memory(&self, bytes: usize) -> Option<HeldMemory> {
         let Some(account) = self.account() else { return self.hold_memory(bytes) };
-        Estimate::hold(account, bytes, !HAS_TURN.get())
+        Estimate::hold(account, bytes, !has_turn())
             .map(|estimate| HeldMemory { held: Held::Estimate(estimate) })
     }
 
@@ -143,32 +145,57 @@ impl HeldMemory {
     pub fn compute_in_turn<T>(&self, compute: impl FnOnce() -> T) -> T {
         in_turn(self.held.account(), compute)
     }
+
+    /// Passes the turn of this thread on, if it has lasted for some milliseconds and others wait,
+    /// and waits for the next one. For a decoder within [`compute_in_turn`](Self::compute_in_turn)
+    /// that may read much before it returns: call this between two pieces of its input. Does
+    /// nothing in code that has no turn.
+    ///
+    /// ```
+    /// # let request = filoplume_runtime::Request::try_from(http::Request::new(Vec::new()))?;
+    /// use filoplume_runtime::HeldMemory;
+    ///
+    /// let memory = request.hold_memory(1 << 20).unwrap();
+    /// let sum = memory.compute_in_turn(|| {
+    ///     (1..=100).inspect(|_| HeldMemory::pass_turn_on()).sum::<u32>()
+    /// });
+    /// assert_eq!(sum, 5050);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pass_turn_on() {
+        TURN.with_borrow_mut(|turn| {
+            if let Some(turn) = turn {
+                turn.pass_on();
+            }
+        });
+    }
 }
 
 /// Runs code in a turn of this thread, which works for the client with this account.
 fn in_turn<T>(account: Option<&Account>, compute: impl FnOnce() -> T) -> T {
-    if HAS_TURN.get() {
+    let client = account.and_then(Account::client).map(|connection| connection.client());
+    in_turn_of(Turns::of_computing(), client, compute)
+}
+
+fn in_turn_of<T>(turns: &Arc<Turns>, client: Option<ClientId>, compute: impl FnOnce() -> T) -> T {
+    if has_turn() {
         return compute();
     }
-    let client = account.and_then(Account::client).map(|connection| connection.client());
-    let _turn = Turn::wait(Turns::of_computing(), client);
-    let _has = HasTurn::set();
+    TURN.set(Some(Turn::wait(turns, client)));
+    let _end = EndTurn;
     compute()
 }
 
-/// This thread has a turn until this is dropped, even by a panic.
-struct HasTurn;
-
-impl HasTurn {
-    fn set() -> Self {
-        HAS_TURN.set(true);
-        Self
-    }
+fn has_turn() -> bool {
+    TURN.with_borrow(Option::is_some)
 }
 
-impl Drop for HasTurn {
+/// Ends the turn of this thread when it is dropped, even by a panic.
+struct EndTurn;
+
+impl Drop for EndTurn {
     fn drop(&mut self) {
-        HAS_TURN.set(false);
+        TURN.take();
     }
 }
 
@@ -181,6 +208,9 @@ impl fmt::Debug for HeldMemory {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::budget::memory::Memory;
@@ -203,7 +233,28 @@ mod tests {
         });
         let panics = || request.compute_in_turn(|| panic!("the parser has a mistake"));
         catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
-        assert!(!HAS_TURN.get());
+        assert!(!has_turn());
+    }
+
+    #[test]
+    fn code_that_computes_for_long_passes_its_turn_on_before_it_returns() {
+        let turns = Turns::new(1, |_| Some(true));
+        // The same client: otherwise the second thread would get a turn because it is overdue.
+        let client = Some("192.0.2.1".parse().unwrap());
+        let is_done = AtomicBool::new(false);
+        let end = Instant::now() + Duration::from_secs(30);
+        thread::scope(|scope| {
+            in_turn_of(&turns, client, || {
+                scope.spawn(|| {
+                    in_turn_of(&turns, client, || is_done.store(true, Ordering::Relaxed));
+                });
+                while !is_done.load(Ordering::Relaxed) {
+                    assert!(Instant::now() < end, "the other thread gets no turn");
+                    HeldMemory::pass_turn_on();
+                }
+                assert!(has_turn(), "it has got the next one");
+            });
+        });
     }
 
     #[test]

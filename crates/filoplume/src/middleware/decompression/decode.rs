@@ -291,6 +291,9 @@ impl Decoder {
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // A decoder that finds input without output, such as empty blocks, reads on until it has
+        // some. Others get a turn between two reads.
+        HeldMemory::pass_turn_on();
         let result = self.reader.read(buffer);
         self.failed = result.is_err();
         if let (true, Ok(1..), [first, ..]) = (self.refuses_large_window, &result, &buffer) {
