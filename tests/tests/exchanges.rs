@@ -156,16 +156,12 @@ fn computing_and_waiting_are_told_apart() {
 #[test]
 fn spinning_is_computing() {
     let observed = Observed::timed();
-    let mut shares: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            observed.server.client().get("/spin?us=5000");
-            let timing = observed.next().timing;
-            timing.computing.as_secs_f64() / (timing.computing + timing.waiting).as_secs_f64()
-        })
-        .collect();
-    shares.sort_by(f64::total_cmp);
-    // The test itself and other tests share the processors.
-    assert!(shares[ROUNDS - 1] > 0.9, "{shares:?}");
+    // A thread that is preempted does not compute, and other tests need the processors too.
+    eventually("a call has computed for nearly all of its time", || {
+        observed.server.client().get("/spin?us=5000");
+        let timing = observed.next().timing;
+        timing.computing > (timing.computing + timing.waiting).mul_f64(0.9)
+    });
 }
 
 #[test]
