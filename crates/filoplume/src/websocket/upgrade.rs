@@ -282,8 +282,8 @@ impl WebSocketUpgrade {
 
     /// Sets how many [rooms](super::Room) the socket may be in. Default: 1,000. When it joins one
     /// more, it stays out of that room and is closed with 1008. Rooms count in the server's [memory
-    /// budget](crate::ServerConfig::memory_max), of which all sockets together may fill a half. A
-    /// socket that joins one more stays out of it and is closed with 1013.
+    /// budget](crate::ServerConfig::memory_max), of which those of all sockets fill at most a
+    /// quarter. A socket that joins one more stays out of it and is closed with 1013.
     pub fn rooms_max(mut self, rooms: usize) -> Self {
         self.config.rooms_max = rooms;
         self

@@ -27,6 +27,16 @@ pub(crate) struct Account {
     client: Option<Arc<ClientConnection>>,
 }
 
+/// What one owner holds for as long as a connection is open. Dropping it releases the bytes.
+///
+/// What others use otherwise, such as contents, does not count against it: else who fills memory
+/// with contents would keep all others from what lasts.
+#[derive(Debug)]
+pub(crate) struct LastingCharge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
 /// The part of the budget that one owner uses. Dropping it releases the bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
@@ -88,17 +98,31 @@ impl Account {
     /// Counts more bytes if the budget and the client's share allow it. The charge then has
     /// `bytes`.
     fn try_add(&self, more: usize, bytes: usize) -> bool {
-        self.try_add_within(more, self.memory.used_max(bytes))
-    }
-
-    /// Counts more bytes if all clients together then use at most `used_max`, and the client's
-    /// share allows it.
-    fn try_add_within(&self, more: usize, used_max: usize) -> bool {
+        let used_max = self.memory.used_max(bytes);
         let is_allowed = self.add(more) <= used_max && self.is_within_share(used_max);
         if !is_allowed {
             self.remove(more);
         }
         is_allowed
+    }
+
+    /// Counts more bytes that last if their part of the budget and the client's share of that
+    /// allow it.
+    fn try_add_lasting(&self, more: usize) -> bool {
+        let Some(left) = self.memory.try_add_lasting(more) else { return false };
+        let is_in_budget = self.add(more) <= self.memory.bytes_max();
+        let free = left.max(self.memory.bytes_max() / FREE_SHARE);
+        let is_in_share = self.client.as_ref().is_none_or(|client| client.may_have_memory(free));
+        let is_allowed = is_in_budget && is_in_share;
+        if !is_allowed {
+            self.remove_lasting(more);
+        }
+        is_allowed
+    }
+
+    fn remove_lasting(&self, less: usize) {
+        self.remove(less);
+        self.memory.remove_lasting(less);
     }
 
     /// Counts more bytes. Returns how many bytes all accounts then use.
@@ -114,6 +138,33 @@ impl Account {
             client.remove_memory(less);
         }
         self.memory.remove(less);
+    }
+}
+
+impl LastingCharge {
+    pub(crate) fn of(account: &Arc<Account>) -> Self {
+        Self { account: Arc::clone(account), bytes: 0 }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Changes the number of bytes if there is memory for them. A smaller number is always allowed.
+    pub(crate) fn try_set(&mut self, bytes: usize) -> bool {
+        if let Some(less) = self.bytes.checked_sub(bytes) {
+            self.account.remove_lasting(less);
+        } else if !self.account.try_add_lasting(bytes - self.bytes) {
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for LastingCharge {
+    fn drop(&mut self) {
+        self.account.remove_lasting(self.bytes);
     }
 }
 
@@ -148,18 +199,6 @@ impl Charge {
         if bytes <= self.bytes {
             account.remove(self.bytes - bytes);
         } else if !account.try_add(bytes - self.bytes, bytes) {
-            return false;
-        }
-        self.bytes = bytes;
-        true
-    }
-
-    /// As [`try_set`](Self::try_set), for bytes that are held for as long as a connection is open.
-    pub(crate) fn try_set_lasting(&mut self, bytes: usize) -> bool {
-        let Some(account) = &self.account else { return true };
-        if let Some(less) = self.bytes.checked_sub(bytes) {
-            account.remove(less);
-        } else if !account.try_add_within(bytes - self.bytes, account.memory.lasting_max()) {
             return false;
         }
         self.bytes = bytes;
@@ -287,25 +326,38 @@ mod tests {
         assert_eq!((memory.used(), fill(&same).bytes()), (0, 6000));
     }
 
+    fn fill_lasting(account: &Arc<Account>) -> LastingCharge {
+        let mut charge = LastingCharge::of(account);
+        while charge.try_set(charge.bytes() + 1) {}
+        charge
+    }
+
     #[test]
     fn what_lasts_does_not_make_memory_short() {
-        let memory = Memory::new(Some(9000));
+        let memory = Memory::new(Some(12_800));
         let [one, other] = counted(&memory, ["192.0.2.1", "192.0.2.2"]);
         let all = Account::new(&memory, None);
-        let fill_lasting = |account| {
-            let mut charge = Charge::of(account);
-            while charge.try_set_lasting(charge.bytes() + 1) {}
-            charge
-        };
         let mut of_one = fill_lasting(&one);
-        assert_eq!(of_one.bytes(), 3000, "two thirds of a half");
+        assert_eq!(of_one.bytes(), 2133, "two thirds of a quarter");
         let of_all = fill_lasting(&all);
-        assert_eq!((of_all.bytes(), fill_lasting(&other).bytes()), (1500, 0));
-        assert_eq!(fill(&other).bytes(), 3000, "contents get what is left");
-        assert!(of_one.try_set_lasting(10) && !of_one.try_set_lasting(2001));
-        assert!(of_one.try_set_lasting(2000));
+        assert_eq!((of_all.bytes(), fill_lasting(&other).bytes()), (1067, 0));
+        assert!(!memory.is_short() && fill(&other).bytes() > 5000, "contents get what is left");
+        assert!(of_one.try_set(10) && !of_one.try_set(1423), "two thirds of what others leave");
+        assert!(of_one.try_set(1422));
         drop((of_one, of_all));
-        assert_eq!(memory.used(), 0);
+        assert_eq!((memory.used(), memory.try_add_lasting(0)), (0, Some(3200)));
+    }
+
+    #[test]
+    fn contents_of_others_keep_nobody_from_what_lasts() {
+        let memory = Memory::new(Some(12_800));
+        let [one, other] = counted(&memory, ["192.0.2.1", "192.0.2.2"]);
+        let mut contents = Charge::default();
+        contents.set(&one, 9000);
+        assert!(memory.is_short());
+        assert_eq!(fill_lasting(&other).bytes(), 2133);
+        contents.set(&one, 12_700);
+        assert_eq!(fill_lasting(&other).bytes(), 100, "the budget bounds all");
     }
 
     #[test]

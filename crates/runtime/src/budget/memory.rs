@@ -6,8 +6,8 @@
 //! queued or refused, so incomplete ones cannot block each other. Before that, the deadlines get
 //! shorter: when half of the budget is used, silent and slow peers lose their connections
 //! ([`Pace::pressed_deadline`](crate::clock::Pace)). The last quarter is reserved for short
-//! contents. What a peer makes the server remember for as long as its connection is open, such as
-//! its rooms, fits into the first half.
+//! contents. What peers make the server remember for as long as their connections are open, such as
+//! their rooms, is a quarter at most, whatever else is used.
 
 use std::fmt;
 use std::fs;
@@ -34,6 +34,8 @@ pub(crate) const SHORT_BYTES: usize = 64 * 1024;
 pub(crate) struct Memory {
     bytes_max: usize,
     used: AtomicUsize,
+    /// The part of `used` that is held for as long as a connection is open.
+    lasting: AtomicUsize,
     /// When at least this many bytes are used, slow peers are closed: half of the budget, or 0
     /// while the disk space for contents is short. A loop checks both with one comparison.
     pressed_from: AtomicUsize,
@@ -44,8 +46,10 @@ impl Memory {
     /// Returns a budget of this many bytes, or of a share of the system's memory.
     pub(crate) fn new(bytes_max: Option<usize>) -> Arc<Self> {
         let bytes_max = bytes_max.unwrap_or_else(share);
-        let (used, pressed_from) = (AtomicUsize::new(0), AtomicUsize::new(bytes_max / 2));
-        Arc::new(Self { bytes_max, used, pressed_from, estimates: Estimates::new(bytes_max) })
+        let (used, lasting) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let pressed_from = AtomicUsize::new(bytes_max / 2);
+        let estimates = Estimates::new(bytes_max);
+        Arc::new(Self { bytes_max, used, lasting, pressed_from, estimates })
     }
 
     pub(crate) fn bytes_max(&self) -> usize {
@@ -113,10 +117,22 @@ impl Memory {
         self.bytes_max / 4 * 3
     }
 
-    /// Returns how many bytes may be used in all when more are held for as long as a connection is
-    /// open. They must not make memory short: no peer that is closed for that would release them.
-    pub(super) fn lasting_max(&self) -> usize {
-        self.bytes_max / 2
+    /// Counts bytes that are held for as long as a connection is open, in addition to
+    /// [`add`](Self::add). Returns how many more of them there may be, or `None` if these are too
+    /// many and do not count. No peer that is closed for lack of memory would release them, so they
+    /// must not bring memory near the half from which it is short.
+    pub(super) fn try_add_lasting(&self, bytes: usize) -> Option<usize> {
+        let used = self.lasting.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let left = (self.bytes_max / 4).checked_sub(used);
+        if left.is_none() {
+            self.remove_lasting(bytes);
+        }
+        left
+    }
+
+    /// Removes bytes from the count of [`try_add_lasting`](Self::try_add_lasting).
+    pub(super) fn remove_lasting(&self, bytes: usize) {
+        self.lasting.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Counts more bytes. Returns how many bytes are then used.

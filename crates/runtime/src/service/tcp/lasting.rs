@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::budget::account::{Account, Charge};
+use crate::budget::account::{Account, LastingCharge};
 
 /// What the program remembers for a connection for as long as it is open, such as an entry per
 /// channel that its peer has subscribed to. It counts in the server's memory budget
 /// ([`memory_max`](crate::ServerConfig::memory_max)) until this is dropped. Returned by
 /// [`Io::lasting_memory`](super::Io::lasting_memory).
 ///
-/// Such memory fills at most half of the budget, because no deadline of the peer releases it. It is
-/// counted, and never allocated, by this.
+/// Such memory fills at most a quarter of the budget, because no deadline of the peer releases it.
+/// It is counted, and never allocated, by this.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Io, LastingMemory, Protocol};
@@ -41,17 +41,17 @@ use crate::budget::account::{Account, Charge};
 ///     }
 /// }
 /// ```
-pub struct LastingMemory(Charge);
+pub struct LastingMemory(LastingCharge);
 
 impl LastingMemory {
     pub(super) fn of(account: &Arc<Account>) -> Self {
-        Self(Charge::of(account))
+        Self(LastingCharge::of(account))
     }
 
     /// Changes the number of bytes. Returns whether there is memory for them; a smaller number is
     /// always accepted. If there is none, the number stays as it is.
     pub fn try_set(&mut self, bytes: usize) -> bool {
-        self.0.try_set_lasting(bytes)
+        self.0.try_set(bytes)
     }
 
     /// Returns the number of bytes that count at present.
