@@ -132,6 +132,15 @@ fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
     assert_none(|| count(app().build().unwrap()));
 }
 
+/// Regression: the memory of each head went from the leader, which parsed it, to the pool thread,
+/// which kept it, so that each request allocated five blocks.
+#[test]
+fn a_dispatched_request_allocates_its_task_and_little_else() {
+    let app = || App::new().route("/plaintext", get(|| "Hello, World!").on_pool());
+    let (allocated, requests) = count(app().build().unwrap());
+    assert!(allocated < 2 * requests, "{allocated} allocations in {requests} requests");
+}
+
 /// A path without a route is looked up before the call, where nothing can move the work to another
 /// thread. Regression: each segment cost several allocations, so that 200 clients with long paths
 /// stalled the loops.

@@ -58,7 +58,9 @@ pub use crate::content::{
 };
 pub use crate::date::Date;
 pub use crate::error::ParseError;
-pub use crate::fields::{AsHeaderValue, Headers, InvalidHeader, StaticField, hex_digits};
+pub use crate::fields::{
+    AsHeaderValue, Headers, InvalidHeader, SpareHeads, StaticField, hex_digits,
+};
 pub use crate::framing::Framing;
 pub use crate::limits::Limits;
 pub use crate::request::{OutgoingRequest, RequestHead, parse_request_head};

@@ -17,6 +17,7 @@ pub(crate) mod listener;
 mod observed;
 pub(crate) mod pull_queue;
 pub(crate) mod seat;
+mod spare_heads;
 pub(crate) mod task;
 pub(crate) mod work;
 pub(crate) mod worker;
@@ -179,6 +180,8 @@ pub(crate) struct Engine {
     /// A reserved thread that leads the next loop that is taken. It is reserved while there is
     /// work.
     pub(crate) spare: Mutex<Option<Reservation<Task>>>,
+    /// The memory of heads, on its way back to the leaders.
+    pub(crate) heads: spare_heads::Depot,
     /// Weak, because a loop's handle has a strong reference to the engine.
     loops: OnceLock<Box<[Weak<LoopHandle>]>>,
     #[cfg(unix)]
@@ -318,6 +321,7 @@ impl Engine {
             watchdog: Watchdog::new(),
             calls,
             spare: Mutex::new(None),
+            heads: spare_heads::Depot::default(),
             loops: OnceLock::new(),
             #[cfg(unix)]
             handover: handover::Handover::default(),

@@ -190,7 +190,11 @@ pub(crate) fn answer(mut call: Call, seat: Seat) {
                     drop(permit);
                     worker.abandon(request, reply_to, failure)
                 }
-                None => worker.answer(request, reply_to, permit),
+                None => {
+                    let outcome = worker.answer(request, reply_to, permit);
+                    worker.engine.heads.fill();
+                    outcome
+                }
             });
         }
         AnswerTo::Guest(asker) => {
