@@ -25,8 +25,8 @@ const PRICE: Duration = Duration::from_nanos(2 * DISPATCH);
 const WAKE_UP: u64 = 30_000;
 /// The time in which a response and the next request are on the network.
 const CLIENT: u64 = 50_000;
-/// When the watchdog takes a loop after a recent catch. Otherwise it takes four times as long.
-const PERIOD: u64 = 750_000;
+/// When the watchdog takes a loop after a recent catch. Otherwise it takes twelve times as long.
+const PERIOD: u64 = 375_000;
 /// The time until the new leader leads.
 const HAND_OVER: u64 = 30_000;
 
@@ -402,7 +402,7 @@ fn a_database_that_becomes_slow_is_detected_within_a_tenth_of_a_second() {
         ("3 ms", |_, now| if now < SECOND { 0 } else { 3 * MILLI }),
         ("50 ms", |_, now| if now < SECOND { 0 } else { 50 * MILLI }),
     ] {
-        for period in [PERIOD, 4 * PERIOD] {
+        for period in [PERIOD, 12 * PERIOD] {
             let outcome = Simulation { period, ..Simulation::of(64, waits, 2) }.run();
             assert_eq!(outcome.moves.len(), 1, "{outcome:?}");
             let known_after = outcome.moves[0].0.checked_sub(1_000).unwrap();

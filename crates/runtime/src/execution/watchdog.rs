@@ -16,15 +16,19 @@ use super::probe;
 use super::scheduling::with_normal_policy;
 use super::sleep::WatchdogSleep;
 
-/// The period after a handler was caught recently: a program that blocked once tends to block
-/// again.
-pub(crate) const PERIOD_WARY: Duration = Duration::from_micros(500);
+/// The period after a call that waited was caught recently: a program that blocked once tends to
+/// block again, and meanwhile the other connections of the loop wait.
+pub(crate) const PERIOD_AFTER_WAIT: Duration = Duration::from_micros(250);
+
+/// The period after a call that computed was caught recently. Such a call keeps its loop for
+/// [`PERIOD_CALM`] anyway, and checks take processor time from it.
+const PERIOD_AFTER_WORK: Duration = Duration::from_micros(500);
 
 /// The period otherwise. Each check is a timer and two context switches, which are wasted on a
 /// server with quick handlers. A check every 0.8 ms showed in its CPU time, one every 3 ms did not.
 const PERIOD_CALM: Duration = Duration::from_millis(3);
 
-/// How long the short period applies after a catch.
+/// How long a short period applies after a catch.
 const WARY_TIME: Duration = Duration::from_secs(1);
 
 /// How long nothing must happen before the watchdog parks. Waking it costs a leader more than some
@@ -126,7 +130,9 @@ struct Watcher<'a, W> {
     crowd: &'a Crowd,
     /// The last turn of each loop.
     seen: Vec<Seen>,
-    wary_until: Instant,
+    /// Until when which short period applies.
+    after_wait_until: Instant,
+    after_work_until: Instant,
     /// When something last happened.
     quiet_since: Instant,
     /// When the window of the crowd began, and the busy time of calls until then.
@@ -147,7 +153,8 @@ impl<'a, W: Watched> Watcher<'a, W> {
             loops,
             crowd,
             seen: loops.iter().map(|watched| Seen { turn: watched.turn(), since: now }).collect(),
-            wary_until: now,
+            after_wait_until: now,
+            after_work_until: now,
             quiet_since: now,
             window_since: now,
             busy_ns_before: 0,
@@ -157,7 +164,13 @@ impl<'a, W: Watched> Watcher<'a, W> {
 
     /// Returns how long to sleep until the next check.
     fn period(&self, now: Instant) -> Duration {
-        if now < self.wary_until { PERIOD_WARY } else { PERIOD_CALM }
+        if now < self.after_wait_until {
+            PERIOD_AFTER_WAIT
+        } else if now < self.after_work_until {
+            PERIOD_AFTER_WORK
+        } else {
+            PERIOD_CALM
+        }
     }
 
     /// Checks every loop. Takes those on which the call of the last check is still running.
@@ -169,8 +182,13 @@ impl<'a, W: Watched> Watcher<'a, W> {
                 *last = Seen { turn, since: now };
             } else if is_running {
                 let held = now - last.since;
-                if holds(held, || is_at_work(watched.leader())) && watched.hand_over(turn, held) {
-                    self.wary_until = now + WARY_TIME;
+                let is_at_work = is_at_work(watched.leader());
+                if must_hand_over(held, is_at_work) && watched.hand_over(turn, held) {
+                    let until = match is_at_work {
+                        Some(false) => &mut self.after_wait_until,
+                        _ => &mut self.after_work_until,
+                    };
+                    *until = now + WARY_TIME;
                 }
             }
             if is_running || last.since == now {
@@ -202,8 +220,8 @@ impl<'a, W: Watched> Watcher<'a, W> {
 
 /// Returns whether a call that has been running for this long must lose its loop. That is so if its
 /// thread waits. A thread that computes or is ready to run gets a little longer.
-fn holds(held: Duration, is_at_work: impl FnOnce() -> Option<bool>) -> bool {
-    held >= PERIOD_CALM || is_at_work() != Some(true)
+fn must_hand_over(held: Duration, is_at_work: Option<bool>) -> bool {
+    held >= PERIOD_CALM || is_at_work != Some(true)
 }
 
 #[cfg(test)]

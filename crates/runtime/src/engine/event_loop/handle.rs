@@ -23,7 +23,7 @@ use crate::execution::probe;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
 use crate::execution::stuck::{Caught, Turn};
-use crate::execution::watchdog::{PERIOD_WARY, Watched};
+use crate::execution::watchdog::{PERIOD_AFTER_WAIT, Watched};
 use crate::metrics::MovedOnLoop;
 use crate::service::latch::Latch;
 use crate::service::mailbox::WakeConnection;
@@ -157,9 +157,10 @@ impl LoopHandle {
             return;
         }
         let key = self.running().key;
-        // How long the call has been running is not known. This is the time that the watchdog needs
-        // to see it.
-        if self.engine.routes.caught(key, event_loop.route_mut(key), PERIOD_WARY) {
+        // How long the call has been running is not known. The watchdog would take its loop within
+        // this time.
+        let held = 2 * PERIOD_AFTER_WAIT;
+        if self.engine.routes.caught(key, event_loop.route_mut(key), held) {
             self.engine.counters.routes_learned.increment();
         }
     }

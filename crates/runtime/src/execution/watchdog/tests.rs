@@ -106,12 +106,12 @@ fn a_loop_whose_call_ran_at_the_start_is_taken_too() {
 
 #[test]
 fn a_thread_at_work_has_until_the_calm_period_is_over() {
-    for (is_at_work, taken_after) in [(Some(true), 3000), (Some(false), 500), (None, 500)] {
+    for (is_at_work, taken_after) in [(Some(true), 3000), (Some(false), 250), (None, 250)] {
         let (loops, crowd, start) = ([Loop::led_by(7)], Crowd::new(1), Instant::now());
         let mut watcher = Watcher::new(&loops, &crowd, start);
         loops[0].set(1);
         watcher.check(start, |_| is_at_work);
-        let taken = (1..=10).map(|check| check * PERIOD_WARY).find(|&after| {
+        let taken = (1..=20).map(|check| check * PERIOD_AFTER_WAIT).find(|&after| {
             watcher.check(start + after, |_| is_at_work);
             !loops[0].taken().is_empty()
         });
@@ -129,7 +129,7 @@ fn only_the_held_loop_is_taken_and_only_its_leader_is_examined() {
     for (check, third) in (1..=4).zip([1, 3, 5, 7]) {
         loops[1].set(1);
         loops[2].set(third);
-        watcher.check(start + check * PERIOD_WARY, |leader| {
+        watcher.check(start + check * PERIOD_AFTER_WAIT, |leader| {
             assert_eq!(leader, 2);
             Some(check < 4)
         });
@@ -152,12 +152,42 @@ fn a_catch_shortens_the_period_for_a_second() {
     loops[0].gives.store(true, Ordering::Relaxed);
     let caught_at = start + 2 * PERIOD_CALM;
     watcher.check(caught_at, waits);
-    assert_eq!(watcher.period(caught_at), PERIOD_WARY);
+    assert_eq!(watcher.period(caught_at), PERIOD_AFTER_WAIT);
     // A handler that returns in time does not prolong the short period.
     loops[0].set(2);
     watcher.check(caught_at + WARY_TIME / 2, waits);
-    assert_eq!(watcher.period(caught_at + WARY_TIME - Duration::from_nanos(1)), PERIOD_WARY);
+    let before_end = caught_at + WARY_TIME - Duration::from_nanos(1);
+    assert_eq!(watcher.period(before_end), PERIOD_AFTER_WAIT);
     assert_eq!(watcher.period(caught_at + WARY_TIME), PERIOD_CALM);
+}
+
+#[test]
+fn the_period_is_shortest_after_a_call_that_waited() {
+    for (is_at_work, micros) in [(Some(false), 250), (Some(true), 500), (None, 500)] {
+        let (loops, crowd, start) = ([Loop::led_by(7)], Crowd::new(1), Instant::now());
+        let mut watcher = Watcher::new(&loops, &crowd, start);
+        loops[0].set(1);
+        watcher.check(start, |_| is_at_work);
+        let caught_at = start + PERIOD_CALM;
+        watcher.check(caught_at, |_| is_at_work);
+        assert_eq!(loops[0].taken(), [(1, PERIOD_CALM)], "{is_at_work:?}");
+        assert_eq!(watcher.period(caught_at).as_micros(), micros, "{is_at_work:?}");
+        assert_eq!(watcher.period(caught_at + WARY_TIME), PERIOD_CALM, "{is_at_work:?}");
+    }
+}
+
+#[test]
+fn a_call_that_computed_does_not_lengthen_the_period_after_one_that_waited() {
+    let (loops, crowd, start) = ([Loop::led_by(7)], Crowd::new(1), Instant::now());
+    let mut watcher = Watcher::new(&loops, &crowd, start);
+    for (millis, turn, is_at_work) in [(0, 1, false), (3, 1, false), (6, 3, true), (9, 3, true)] {
+        loops[0].set(turn);
+        watcher.check(start + millis * MILLI, |_| Some(is_at_work));
+    }
+    assert_eq!(loops[0].taken().len(), 2);
+    assert_eq!(watcher.period(start + 9 * MILLI), PERIOD_AFTER_WAIT);
+    assert_eq!(watcher.period(start + 3 * MILLI + WARY_TIME), PERIOD_AFTER_WORK);
+    assert_eq!(watcher.period(start + 9 * MILLI + WARY_TIME), PERIOD_CALM);
 }
 
 #[test]
