@@ -6,18 +6,19 @@
 //! subscribes to.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::{PubSub, RedisError, RedisResult};
+use redis::{RedisError, RedisResult};
 
 use super::Member;
 use super::outbox::{Outbox, Post, Work};
 use crate::core::error::{Error, Result};
-use crate::redis_pool::{RedisPool, query_all};
+use crate::redis_pool::{Connection, Event, RedisPool, query_all};
 
 /// Timeout for connecting and for each answer. A healthy Redis answers in less than a millisecond.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,7 +30,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The delay before the first attempt to connect again, and the longest one. The delay doubles with
 /// each attempt. A process tries rarely enough to be no load, and often enough to be back soon.
 const RETRY: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// The links of this process by URL.
 static LINKS: LazyLock<Mutex<HashMap<String, Weak<Link>>>> = LazyLock::new(Mutex::default);
@@ -174,8 +175,28 @@ enum Pause {
     Closed,
 }
 
+/// What is known about Redis at the other end of the receiving connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Liveness {
+    /// It has confirmed nothing yet.
+    Unknown,
+    Heard,
+    /// A ping was sent, and nothing has arrived since.
+    Asked,
+}
+
+impl Liveness {
+    /// How long the next bytes may take.
+    const fn patience(self) -> Duration {
+        match self {
+            Self::Unknown => TIMEOUT,
+            Self::Heard | Self::Asked => HEARTBEAT,
+        }
+    }
+}
+
 impl Shared {
-    fn connect_to_publish(&self) -> RedisResult<redis::Connection> {
+    fn connect_to_publish(&self) -> RedisResult<Connection> {
         let mut connection = self.pool.open()?;
         // The system accepts connections even for a process that does not answer.
         redis::cmd("PING").exec(&mut connection)?;
@@ -184,7 +205,7 @@ impl Shared {
 
     /// Publishes until the outbox is closed. What was under way when the connection broke is
     /// counted as dropped and not repeated: others may have received it.
-    fn publish_on(&self, mut connection: redis::Connection) -> RedisResult<()> {
+    fn publish_on(&self, mut connection: Connection) -> RedisResult<()> {
         loop {
             let posts = match self.outbox.next() {
                 Work::Publish(posts) => posts,
@@ -209,50 +230,87 @@ impl Shared {
 
     /// Passes messages on until the outbox is closed.
     fn receive_on_new_connection(&self, delay: &mut Duration) -> RedisResult<()> {
-        let mut connection = self.pool.open()?;
-        connection.set_read_timeout(Some(HEARTBEAT))?;
-        let mut redis = connection.as_pubsub();
-        redis.subscribe(&self.wake_channel)?;
+        let mut server = self.pool.open()?;
+        server.send(redis::cmd("SUBSCRIBE").arg(&self.wake_channel))?;
         let mut known = Vec::new();
-        self.subscribe(&mut redis, &mut known)?;
-        *delay = RETRY;
-        self.report_return();
+        let mut liveness = Liveness::Unknown;
         loop {
-            match redis.get_message() {
-                Ok(message) if message.get_channel_name() != self.wake_channel => {
-                    self.deliver(message.get_channel_name(), message.get_payload_bytes());
-                    continue;
+            if !server.wait(liveness.patience())? {
+                liveness = self.ask_whether_it_is_there(&mut server, liveness)?;
+                continue;
+            }
+            match server.next_event(self.message_bytes_max())? {
+                Event::Message { channel, .. } if channel == self.wake_channel => {
+                    if self.outbox.is_closed() {
+                        return Ok(());
+                    }
+                    self.subscribe(&mut server, &mut known)?;
                 }
-                Ok(_) => {}
-                Err(error) if error.is_timeout() => redis.ping::<redis::Value>().map(drop)?,
-                Err(error) => return Err(error),
+                Event::Subscribed(channel) if channel == self.wake_channel => {
+                    *delay = RETRY;
+                    self.report_return();
+                    self.subscribe(&mut server, &mut known)?;
+                }
+                Event::Message { channel, content } => {
+                    self.for_members(&channel, |member| member.receive(&content));
+                }
+                Event::TooLong { channel, bytes } => {
+                    self.for_members(&channel, |member| member.refuse(bytes));
+                }
+                Event::Subscribed(channel) => self.confirm(&known, &channel),
+                Event::Unsubscribed | Event::Pong => {}
             }
-            if self.outbox.is_closed() {
-                return Ok(());
-            }
-            self.subscribe(&mut redis, &mut known)?;
+            liveness = Liveness::Heard;
         }
     }
 
+    fn ask_whether_it_is_there(
+        &self,
+        server: &mut Connection,
+        liveness: Liveness,
+    ) -> RedisResult<Liveness> {
+        if liveness != Liveness::Heard {
+            let message = format!("it did not answer within {:?}", liveness.patience());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message).into());
+        }
+        server.send(&redis::cmd("PING"))?;
+        Ok(Liveness::Asked)
+    }
+
+    /// Returns the length of the longest message that a member accepts.
+    fn message_bytes_max(&self) -> usize {
+        self.members.lock().iter().map(|member| member.message_bytes_max).max().unwrap_or(0)
+    }
+
     /// Brings the subscriptions in line with the members.
-    fn subscribe(&self, redis: &mut PubSub<'_>, known: &mut Vec<Arc<str>>) -> RedisResult<()> {
+    fn subscribe(&self, server: &mut Connection, known: &mut Vec<Arc<str>>) -> RedisResult<()> {
         let mut wanted: Vec<Arc<str>> =
             self.members.lock().iter().map(|member| Arc::clone(&member.channel)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         for channel in wanted.iter().filter(|channel| !known.contains(channel)) {
-            redis.subscribe(&**channel)?;
+            server.send(redis::cmd("SUBSCRIBE").arg(&**channel))?;
         }
         for channel in known.iter().filter(|channel| !wanted.contains(channel)) {
-            redis.unsubscribe(&**channel)?;
+            server.send(redis::cmd("UNSUBSCRIBE").arg(&**channel))?;
         }
-        self.subscribed.lock().clone_from(&wanted);
+        self.subscribed.lock().retain(|channel| wanted.contains(channel));
         *known = wanted;
         Ok(())
     }
 
-    fn deliver(&self, channel: &str, message: &[u8]) {
-        // Not locked while the message is given to clients: there may be many of them.
+    /// Notes that Redis has confirmed a subscription.
+    fn confirm(&self, known: &[Arc<str>], channel: &str) {
+        let mut subscribed = self.subscribed.lock();
+        if let Some(channel) = known.iter().find(|known| ***known == *channel) {
+            if !subscribed.contains(channel) {
+                subscribed.push(Arc::clone(channel));
+            }
+        }
+    }
+
+    fn for_members(&self, channel: &str, act: impl Fn(&Member)) {
+        // Not locked while a message is given to clients: there may be many of them.
         let members: Vec<_> = self
             .members
             .lock()
@@ -260,7 +318,7 @@ impl Shared {
             .filter(|member| *member.channel == *channel)
             .map(Arc::clone)
             .collect();
-        members.iter().for_each(|member| member.receive(message));
+        members.iter().for_each(|member| act(member));
     }
 
     /// Reports the first failure since Redis was last there.

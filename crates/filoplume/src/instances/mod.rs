@@ -247,15 +247,20 @@ impl Member {
         if let Some(received) = read() {
             self.counts.received.fetch_add(received, Ordering::Relaxed);
         } else {
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            if !self.counts.refused_is_logged.swap(true, Ordering::Relaxed) {
-                tracing::warn!(
-                    channel = &*self.channel,
-                    bytes = message.len(),
-                    "a message from Redis is too long or no message of another instance, and is \
-                     ignored; further ones are only counted"
-                );
-            }
+            self.refuse(message.len() as u64);
+        }
+    }
+
+    /// Counts a message that is too long or malformed.
+    fn refuse(&self, bytes: u64) {
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        if !self.counts.refused_is_logged.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                channel = &*self.channel,
+                bytes,
+                "a message from Redis is too long or no message of another instance, and is \
+                 ignored; further ones are only counted"
+            );
         }
     }
 }

@@ -1,6 +1,8 @@
 //! A pool of connections to a Redis server, for sessions and rate limits. Other users open
 //! connections of their own.
 
+mod answer;
+mod connection;
 mod silence;
 
 use std::fmt;
@@ -8,9 +10,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Client, Connection, FromRedisValue, IntoConnectionInfo, Pipeline, RedisResult, Value};
+use redis::{Client, FromRedisValue, IntoConnectionInfo, Pipeline, RedisResult, Value};
 
-use silence::Silence;
+pub(crate) use self::answer::Event;
+pub(crate) use self::connection::Connection;
+use self::silence::Silence;
 
 /// The maximum number of idle connections. If more threads use the pool at once, more connections
 /// are opened.
@@ -35,12 +39,9 @@ impl RedisPool {
     /// If the text is not the URL of a Redis server. The message does not include the URL, since
     /// that may contain a password.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, String> {
-        let client = url.into_connection_info().and_then(|address| {
-            // Skips the command that reports the name of this library, which saves a round trip.
-            let settings = address.redis_settings().clone().set_skip_set_lib_name();
-            Client::open(address.set_redis_settings(settings))
-        });
-        let client = client
+        let client = url
+            .into_connection_info()
+            .and_then(Client::open)
             .map_err(|error| format!("this is no URL of a Redis server: {}", error.category()))?;
         Ok(Self { client, timeout, idle: Mutex::default(), silence: Silence::default() })
     }
@@ -112,10 +113,10 @@ impl RedisPool {
             }
         }
         let left = || self.timeout.saturating_sub(begun.elapsed()).max(TIMEOUT_MIN);
-        let mut connection = self.client.get_connection_with_timeout(left())?;
-        set_timeouts(&connection, left())?;
+        let mut connection = Connection::open(self.client.get_connection_info(), left())?;
+        connection.set_timeout(left());
         let value = ask(&mut connection)?;
-        set_timeouts(&connection, self.timeout)?;
+        connection.set_timeout(self.timeout);
         Ok(self.keep(connection, value))
     }
 
@@ -125,9 +126,7 @@ impl RedisPool {
     ///
     /// If the server cannot be reached.
     pub(crate) fn open(&self) -> RedisResult<Connection> {
-        let connection = self.client.get_connection_with_timeout(self.timeout)?;
-        set_timeouts(&connection, self.timeout)?;
-        Ok(connection)
+        Connection::open(self.client.get_connection_info(), self.timeout)
     }
 
     fn keep<T>(&self, connection: Connection, value: T) -> T {
@@ -139,8 +138,7 @@ impl RedisPool {
     }
 }
 
-/// Sends several commands at once and returns their responses. `Pipeline::query` would wait for
-/// each of them although the first one has not come, and so for a multiple of the time-out.
+/// Sends several commands at once and returns their responses, all within one time-out.
 ///
 /// # Errors
 ///
@@ -149,15 +147,7 @@ pub(crate) fn query_all<T: FromRedisValue>(
     connection: &mut Connection,
     commands: &Pipeline,
 ) -> RedisResult<T> {
-    connection.send_packed_command(&commands.get_packed_pipeline())?;
-    let answer = |_| connection.recv_response()?.extract_error();
-    let answers: Vec<Value> = (0..commands.len()).map(answer).collect::<RedisResult<_>>()?;
-    Ok(T::from_redis_value(Value::Array(answers))?)
-}
-
-fn set_timeouts(connection: &Connection, timeout: Duration) -> RedisResult<()> {
-    connection.set_read_timeout(Some(timeout))?;
-    connection.set_write_timeout(Some(timeout))
+    Ok(T::from_redis_value(Value::Array(connection.query_all(commands)?))?)
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Cmd, Connection, FromRedisValue, RedisError, RedisResult, cmd, pipe};
+use redis::{Cmd, FromRedisValue, RedisError, RedisResult, cmd, pipe};
 
 use super::{SessionOwner, SessionStore};
 use crate::core::error::{Error, Result};
-use crate::redis_pool::{RedisPool, query_all};
+use crate::redis_pool::{Connection, RedisPool, query_all};
 
 /// Timeout for connecting, and for each command.
 const TIMEOUT: Duration = Duration::from_secs(2);

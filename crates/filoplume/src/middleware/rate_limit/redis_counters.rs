@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Connection, ErrorKind, RedisError, RedisResult};
+use redis::{ErrorKind, RedisError, RedisResult};
 
 use super::bucket::{Bucket, Decision};
 use crate::core::error::{Error, Result};
-use crate::redis_pool::RedisPool;
+use crate::redis_pool::{Connection, RedisPool};
 
 /// Timeout for connecting to Redis, and for a response. Redis normally answers in less than a
 /// millisecond.
