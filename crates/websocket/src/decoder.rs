@@ -48,6 +48,8 @@ pub struct Decoder {
     role: Role,
     limits: Limits,
     reading: Reading,
+    /// Whether messages are skipped.
+    skips_messages: bool,
     /// The message that is not complete yet.
     message: Option<Message>,
     /// What has arrived of the message, or the message that was returned last.
@@ -102,6 +104,7 @@ impl Decoder {
             role,
             limits,
             reading: Reading::Head,
+            skips_messages: false,
             message: None,
             content: Vec::new(),
             #[cfg(feature = "deflate")]
@@ -190,6 +193,29 @@ impl Decoder {
         self.content = Vec::new();
     }
 
+    /// Skips messages from now on: they are not inflated, not checked and not returned. Call it
+    /// when a close frame was sent (RFC 6455, section 1.4): only the close frame of the peer is
+    /// awaited, and what it sends before that should cost nothing. Control frames are returned as
+    /// before.
+    ///
+    /// ```
+    /// use filoplume_websocket::{Decoder, Event, Limits, Role};
+    ///
+    /// let mut decoder = Decoder::new(Role::Client, Limits::default());
+    /// decoder.skip_messages();
+    /// let mut input = *b"\x81\x05Hello\x88\x00";
+    /// assert_eq!(decoder.receive(&mut input)?, (9, Some(Event::Close(None))));
+    /// # Ok::<(), filoplume_websocket::ProtocolError>(())
+    /// ```
+    pub fn skip_messages(&mut self) {
+        self.skips_messages = true;
+        self.content = Vec::new();
+        #[cfg(feature = "deflate")]
+        if let Some(inflater) = &mut self.inflater {
+            inflater.release();
+        }
+    }
+
     /// Returns how many bytes of memory the decoder holds for an incomplete message, or for the
     /// message that was returned last.
     pub fn held_bytes(&self) -> usize {
@@ -225,6 +251,10 @@ impl Decoder {
                         return Ok((range.end, Some(Ready::Control(head.opcode, range))));
                     }
                     if let (Some(content), true) = (whole, self.is_plain_message(&head)) {
+                        if self.skips_messages {
+                            used = range.end;
+                            continue;
+                        }
                         unmask(content, head.mask, 0);
                         return Ok((range.end, Some(Ready::Whole(head.opcode, range))));
                     }
@@ -235,7 +265,9 @@ impl Decoder {
                     let left = usize::try_from(frame.left).unwrap_or(usize::MAX);
                     let length = left.min(rest.len());
                     let piece = rest.get_mut(..length).unwrap_or_default();
-                    unmask(piece, frame.mask, frame.mask_offset);
+                    if !self.skips_messages {
+                        unmask(piece, frame.mask, frame.mask_offset);
+                    }
                     frame.mask_offset = frame.mask_offset.wrapping_add(length);
                     frame.left = frame.left.saturating_sub(length as u64);
                     used = used.saturating_add(length);
@@ -245,7 +277,9 @@ impl Decoder {
                         return Ok((used, None));
                     }
                     self.reading = Reading::Head;
-                    if is_final {
+                    if is_final && self.skips_messages {
+                        self.message = None;
+                    } else if is_final {
                         let is_text = self.finish()?;
                         return Ok((used, Some(Ready::Collected { is_text })));
                     }
@@ -330,7 +364,7 @@ impl Decoder {
 
     /// Adds content to the current message, and checks what is new.
     fn append(&mut self, piece: &[u8]) -> Result<(), ProtocolError> {
-        let Some(message) = &mut self.message else {
+        let Some(message) = self.message.as_mut().filter(|_| !self.skips_messages) else {
             return Ok(());
         };
         #[cfg(feature = "deflate")]

@@ -118,6 +118,39 @@ fn a_bomb_is_stopped_at_the_limit() {
     assert_eq!(decoder.held_bytes(), 0);
 }
 
+/// Regression: what a peer sent after this side had closed was inflated until the close timeout.
+#[test]
+fn messages_are_skipped_on_request_wherever_they_are_cut() {
+    let mut bomb = Vec::new();
+    let options = DeflateOptions { level: 9, ..DeflateOptions::default() };
+    Encoder::new(Role::Client)
+        .with_deflate(&params("permessage-deflate"), options)
+        .binary(&vec![0; 1 << 20], &mut bomb);
+    let frames = [
+        bomb,
+        masked(0xc1, b"no deflated text"),
+        masked(0x81, b"\xff"),
+        masked(0x89, b"still there"),
+        masked(0x01, b"in two"),
+        masked(0x80, b" pieces"),
+        masked(0x88, &[0x0f, 0xa0]),
+    ];
+    let skipping = || {
+        let mut decoder = server();
+        decoder.skip_messages();
+        decoder
+    };
+    let expected = "ping still there\nclose 4000 \"\"\n";
+    assert_eq!(at_every_cut(skipping, &frames.concat()), expected);
+
+    let mut decoder = server();
+    assert_eq!(decoder.receive(&mut masked(0x41, &[0xf2, 0x48])), Ok((8, None)));
+    decoder.skip_messages();
+    assert_eq!(decoder.held_bytes(), 0, "a message that has begun is forgotten");
+    let mut rest = [masked(0x80, b"anything"), masked(0x8a, b"")].concat();
+    assert_eq!(decoder.receive(&mut rest), Ok((20, Some(Event::Pong(b"")))));
+}
+
 #[test]
 fn a_message_of_exactly_the_limit_is_accepted() {
     for (length, is_accepted) in [(1 << 16, true), ((1 << 16) + 1, false)] {

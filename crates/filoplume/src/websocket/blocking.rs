@@ -189,6 +189,9 @@ impl BlockingSocket {
     /// Handles what has arrived, up to the next message.
     fn next(&mut self) -> io::Result<Option<Message>> {
         loop {
+            if self.stage == Stage::Closing {
+                self.decoder.skip_messages();
+            }
             let (used, event) = match self.decoder.receive(&mut self.input) {
                 Ok(received) => received,
                 Err(error) => return Err(self.fail(error.close_code(), &error.to_string())),

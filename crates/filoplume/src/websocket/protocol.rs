@@ -107,6 +107,7 @@ impl SocketProtocol {
         }
         if stage == Stage::Closing && !self.is_closing {
             self.is_closing = true;
+            self.decoder.skip_messages();
             io.set_timeout(self.times.close_timeout);
             if self.paused_until.take().is_some() {
                 // The peer's answer comes after its messages, so these have to be read.

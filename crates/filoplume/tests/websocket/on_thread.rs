@@ -53,6 +53,25 @@ fn a_message_that_trickles_closes_the_socket() {
     client.expect_after_pings(&Received::Close(1008, reason));
 }
 
+#[test]
+fn messages_after_the_close_of_a_socket_on_a_thread_are_not_looked_at() {
+    let (closed, results) = std::sync::mpsc::channel();
+    let app = start(App::new().websocket("/ws", move |upgrade: WebSocketUpgrade| {
+        let closed = closed.clone();
+        upgrade.on_thread(move |socket: &mut BlockingSocket| -> std::io::Result<()> {
+            let result = socket.close(CloseCode::NORMAL, "");
+            closed.send(result.map_err(|error| error.to_string())).unwrap();
+            Ok(())
+        })
+    }));
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.expect(Received::Close(1000, String::new()));
+    // A text that is not UTF-8.
+    client.raw(&[0x81, 0x81, 0, 0, 0, 0, 0xff]);
+    client.close(4000, "yes");
+    assert_eq!(results.recv_timeout(DEADLINE), Ok(Ok(())));
+}
+
 /// A peer may regard a second close frame as a protocol error.
 #[test]
 fn a_socket_that_closes_says_no_other_goodbye_when_the_server_stops() {

@@ -123,6 +123,27 @@ fn a_server_closes_and_waits_for_the_answer() {
     assert_eq!(reasons.recv_timeout(DEADLINE).unwrap().reason, "yes");
 }
 
+/// Regression: messages were decoded, and inflated, until the peer answered.
+#[test]
+fn messages_after_the_close_of_the_server_are_not_looked_at() {
+    let (closed, reasons) = mpsc::channel();
+    let app = start(App::new().websocket("/ws", move |upgrade: WebSocketUpgrade| {
+        let closed = closed.clone();
+        upgrade.on_open(|socket: &Socket| socket.close(CloseCode::NORMAL, "")).on_close(
+            move |_: &Socket, reason: &CloseReason| {
+                closed.send(reason.clone()).unwrap();
+            },
+        )
+    }));
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.expect(Received::Close(1000, String::new()));
+    // A text that is not UTF-8.
+    client.raw(&[0x81, 0x81, 0, 0, 0, 0, 0xff]);
+    client.close(4000, "yes");
+    client.expect(Received::End);
+    assert_eq!(reasons.recv_timeout(DEADLINE).unwrap().reason, "yes");
+}
+
 #[test]
 fn a_close_that_is_not_answered_ends_the_connection() {
     let (closed, reasons) = mpsc::channel();

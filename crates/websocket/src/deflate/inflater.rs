@@ -33,6 +33,11 @@ impl Inflater {
         Self { context, stream: None, final_blocks: 0 }
     }
 
+    /// Frees the memory. No message is inflated any more.
+    pub(crate) fn release(&mut self) {
+        self.stream = None;
+    }
+
     /// Inflates `input` and appends the result. Fails if `output` would exceed the limit.
     pub(crate) fn inflate(
         &mut self,
