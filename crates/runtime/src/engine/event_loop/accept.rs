@@ -108,7 +108,7 @@ impl EventLoop {
     /// Stops accepting for a while. The poller does not report the backlog again, so the loop tries
     /// to accept again after that time.
     #[cold]
-    fn pause_accepting(&mut self, error: &io::Error, now: Instant) {
+    pub(super) fn pause_accepting(&mut self, error: &io::Error, now: Instant) {
         self.accept_again_at = Some(now + ACCEPT_PAUSE);
         if is_out_of_descriptors(error) {
             self.ask_for_room(Scarce::Descriptors);
@@ -196,7 +196,7 @@ impl EventLoop {
 
     /// Gives a connection to a loop with fewer connections, if this one has more than its share.
     /// Returns the connection otherwise.
-    fn pass_to_lighter(&self, accepted: Accepted) -> Option<Accepted> {
+    pub(super) fn pass_to_lighter(&self, accepted: Accepted) -> Option<Accepted> {
         let engine = &self.handle.engine;
         // A loop that drains may end before the message arrives.
         let lighter = if engine.is_draining() { None } else { engine.lighter_loop(&self.handle) };

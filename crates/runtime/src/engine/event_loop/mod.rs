@@ -493,3 +493,6 @@ impl fmt::Debug for EventLoop {
         f.debug_struct("EventLoop").field("connections", &self.slab.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests;

@@ -1,0 +1,109 @@
+//! How a loop ends, and how it continues the connections of another process.
+
+use super::*;
+use crate::engine::handover::Resumed;
+use crate::service::latch::Latch;
+
+/// A loop that drains from `Instant::now()` on, and the time at which its drain ends.
+fn draining() -> (EventLoop, Instant) {
+    let mut event_loop = event_loop();
+    event_loop.handle.engine.shutdown(Duration::from_secs(60));
+    event_loop.continue_to_stop(Instant::now());
+    assert!(event_loop.is_draining);
+    let deadline = event_loop.handle.engine.drain_deadline().unwrap();
+    (event_loop, deadline)
+}
+
+#[test]
+fn a_loop_has_drained_when_no_connection_is_left_anywhere() {
+    let now = Instant::now();
+    assert!(draining().0.has_drained(now));
+
+    let (mut event_loop, _) = draining();
+    let (accepted_one, _client) = accepted();
+    event_loop.waiting = Some(accepted_one);
+    assert!(!event_loop.has_drained(now), "one waits for room");
+
+    let (mut event_loop, _) = draining();
+    event_loop.slab.reserve();
+    assert!(!event_loop.has_drained(now), "another thread has one");
+
+    let (mut event_loop, _) = draining();
+    let (accepted_one, _client) = accepted();
+    event_loop.handle.send(Message::Adopt(accepted_one));
+    assert!(!event_loop.has_drained(now), "one has come meanwhile");
+}
+
+#[test]
+fn a_drain_serves_each_connection_once_more() {
+    let (mut event_loop, now) = (event_loop(), Instant::now());
+    let (token, _client) = add_idle(&mut event_loop, now);
+    event_loop.handle.engine.shutdown(Duration::from_secs(60));
+    event_loop.continue_to_stop(now);
+    let ready = event_loop.ready.pop().unwrap();
+    assert_eq!((ready.token, ready.readiness), (token, Readiness::Drain));
+    event_loop.continue_to_stop(now);
+    assert!(event_loop.ready.pop().is_none(), "once");
+}
+
+#[test]
+fn handlers_that_still_run_at_the_end_of_a_drain_are_told() {
+    let (mut event_loop, deadline) = draining();
+    let (latch, token) = (Arc::new(Latch::new()), event_loop.slab.reserve());
+    event_loop.watch_client(token, Arc::clone(&latch));
+    assert!(!event_loop.has_drained(deadline - millis(1)));
+    assert!(!latch.is_set());
+    assert!(event_loop.has_drained(deadline));
+    assert!(latch.is_set());
+}
+
+#[test]
+fn a_handler_learns_that_its_client_has_gone_while_it_runs() {
+    let mut event_loop = event_loop();
+    let [gone_before, goes, returned] = [(); 3].map(|()| event_loop.slab.reserve());
+    let latches = [(); 3].map(|()| Arc::new(Latch::new()));
+    event_loop.slab.take(gone_before, Missed::IoAndEnd);
+    event_loop.slab.take(goes, Missed::Io);
+    for (token, latch) in [gone_before, goes, returned].into_iter().zip(&latches) {
+        event_loop.watch_client(token, Arc::clone(latch));
+    }
+    let told = || latches.each_ref().map(|latch| latch.is_set());
+    assert_eq!(told(), [true, false, false]);
+    event_loop.unwatch_client(returned);
+    event_loop.client_has_gone(goes);
+    event_loop.client_has_gone(returned);
+    assert_eq!(told(), [true, true, false]);
+    assert_eq!(event_loop.handle.engine.counters.cancelled.get(), 2);
+}
+
+/// Continues a connection of another process. Returns when its head must be there.
+fn resumed(head_ends_in: Option<Duration>) -> Duration {
+    let (mut event_loop, now) = (event_loop(), Instant::now());
+    let (accepted, _client) = accepted();
+    let resumed = Resumed { accepted, leftover: b"GET".to_vec(), head_ends_in };
+    let Turn::Serve(connection, Readiness::Io) = event_loop.resume(resumed, now) else {
+        panic!("it is served");
+    };
+    assert_eq!(connection.leftover.as_slice(), b"GET");
+    assert_eq!(event_loop.handle.engine.counters.connections.get(), 1);
+    let waits_for = connection.guest.waits_for(false);
+    assert_eq!(waits_for == crate::protocol::Waiting::Head, head_ends_in.is_some());
+    connection.deadline - now
+}
+
+#[test]
+fn another_process_may_shorten_the_time_for_a_head_but_not_extend_it() {
+    assert_eq!(resumed(Some(millis(1500))), millis(1500));
+    assert_eq!(resumed(Some(HEAD_TIMEOUT + millis(1))), HEAD_TIMEOUT);
+    assert_eq!(resumed(None), HEAD_TIMEOUT);
+}
+
+#[test]
+fn a_server_ends_with_the_last_of_its_loops() {
+    let [first, second] = event_loops(config());
+    let engine = Arc::clone(&first.handle.engine);
+    drop(first);
+    assert_ne!(engine.phase(), crate::metrics::Phase::Stopped);
+    drop(second);
+    assert_eq!(engine.phase(), crate::metrics::Phase::Stopped);
+}
