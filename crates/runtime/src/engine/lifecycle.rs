@@ -262,3 +262,87 @@ impl Engine {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::ServerConfig;
+    use crate::engine::pull_queue::PullQueue;
+
+    const LAME_DUCK: Duration = Duration::from_secs(100);
+    const DRAIN: Duration = Duration::from_secs(20);
+
+    fn engine() -> Arc<Engine> {
+        let backend = Backend::Program(Arc::new(PullQueue::new(1, Duration::ZERO)));
+        let config = ServerConfig::default().lame_duck(LAME_DUCK).drain_timeout(DRAIN);
+        Engine::new(config, backend, Stopping::new())
+    }
+
+    #[test]
+    fn a_server_drains_after_its_lame_duck_time_and_stops_with_its_last_loop() {
+        let engine = engine();
+        engine.lifecycle.loops_running.store(2, Ordering::SeqCst);
+        assert_eq!((engine.phase(), engine.phase_ends_at()), (Phase::Serving, None));
+        let began = Instant::now();
+        engine.stop();
+        assert_eq!((engine.phase(), engine.is_stopping()), (Phase::LameDuck, true));
+        let until = engine.phase_ends_at().unwrap();
+        assert!(until >= began + LAME_DUCK);
+        engine.end_lame_duck(until - Duration::from_nanos(1));
+        assert_eq!(engine.phase(), Phase::LameDuck);
+        engine.end_lame_duck(until);
+        assert_eq!(engine.phase(), Phase::Draining);
+        engine.loop_ended();
+        assert_eq!(engine.phase(), Phase::Draining);
+        engine.loop_ended();
+        assert_eq!(engine.phase(), Phase::Stopped);
+    }
+
+    #[test]
+    fn a_second_stop_does_not_prolong_the_lame_duck_time() {
+        let engine = engine();
+        engine.stop();
+        let until = engine.phase_ends_at();
+        engine.stop();
+        assert_eq!(engine.phase_ends_at(), until);
+    }
+
+    #[test]
+    fn a_second_shutdown_can_only_shorten_the_time() {
+        let engine = engine();
+        engine.stop();
+        let lame_duck_ends = engine.phase_ends_at().unwrap();
+        engine.shutdown(DRAIN);
+        let deadline = engine.drain_deadline().unwrap();
+        assert!(deadline < lame_duck_ends);
+        assert_eq!(engine.phase_ends_at(), Some(deadline), "the lame duck is over");
+        engine.shutdown(LAME_DUCK * 2);
+        engine.stop();
+        assert_eq!(engine.drain_deadline(), Some(deadline));
+        engine.shutdown(Duration::ZERO);
+        assert!(engine.drain_deadline().unwrap() < deadline);
+    }
+
+    #[test]
+    fn who_waits_for_requests_learns_that_there_are_no_more() {
+        let engine = engine();
+        engine.loop_ended();
+        let Backend::Program(queue) = &engine.backend else { panic!("it is pulled") };
+        assert!(queue.recv().is_err());
+        engine.wait();
+        assert!(engine.pool.reserve().is_none(), "the pool is closed");
+    }
+
+    #[test]
+    fn the_thread_that_was_reserved_for_the_next_leader_ends_with_the_server() {
+        let engine = engine();
+        *engine.spare.lock() = engine.pool.reserve();
+        assert!(engine.spare.lock().is_some());
+        engine.loop_ended();
+        assert!(engine.spare.lock().is_none());
+    }
+}

@@ -264,3 +264,6 @@ impl fmt::Debug for Connection {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests;

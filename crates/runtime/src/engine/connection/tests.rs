@@ -1,0 +1,69 @@
+//! Tests of which client a connection counts for.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+
+use super::*;
+use crate::config::ServerConfig;
+use crate::engine::event_loop::EventLoop;
+use crate::engine::listener::Entry;
+use crate::engine::{Backend, Engine};
+use crate::service::Service;
+use crate::service::body::Body;
+use crate::service::response::Response;
+use crate::service::stopping::Stopping;
+
+/// A service that names this client for each request.
+struct Names(Arc<Mutex<Option<IpAddr>>>);
+
+impl Service for Names {
+    fn call(&self, _: Request) -> Response {
+        Response::new(204)
+    }
+
+    fn client(&self, _: &Request) -> Option<IpAddr> {
+        *self.0.lock().unwrap()
+    }
+}
+
+#[test]
+fn a_request_of_a_proxy_counts_for_the_client_that_it_is_for_and_for_no_earlier_one() {
+    let names = Arc::new(Mutex::new(None));
+    let service = Names(Arc::clone(&names));
+    let backend = Backend::Service(Arc::new(crate::service::Site::new(service)));
+    let engine = Engine::new(ServerConfig::default(), backend, Stopping::new());
+    let event_loop = EventLoop::new(&engine).unwrap();
+    let (socket, _client) = UnixStream::pair().unwrap();
+    let entry = Entry {
+        expects_proxy_header: false,
+        #[cfg(feature = "tls")]
+        tls: None,
+    };
+    let accepted = Accepted {
+        transport: Transport::unix(mio::net::UnixStream::from_std(socket)),
+        peer: Peer::Unix,
+        entry,
+        counts_for: CountsFor::Proxy,
+    };
+    let loop_handle = Arc::clone(event_loop.handle());
+    let mut connection = Connection::new(accepted, loop_handle, 0, Instant::now());
+    let mapped: IpAddr = "::ffff:203.0.113.9".parse().unwrap();
+    connection.peer = Peer::Tcp(SocketAddr::new(mapped, 4711));
+    let mut counts_for = |named: Option<&str>| {
+        let named = named.map(|text| text.parse().unwrap());
+        *names.lock().unwrap() = named;
+        let request = http::Request::get("/").body(Body::default()).unwrap().try_into().unwrap();
+        connection.act_for(&request);
+        connection.account.client().is_some()
+            && named.is_some_and(|client| connection.account.is_of(client))
+    };
+    assert!(counts_for(Some("192.0.2.1")));
+    assert!(counts_for(Some("192.0.2.1")));
+    assert!(counts_for(Some("198.51.100.1")));
+    assert!(!counts_for(None));
+    assert!(!counts_for(Some("203.0.113.9")), "the proxy itself");
+    assert!(connection.account.client().is_none());
+}
