@@ -141,3 +141,16 @@ fn a_request_for_two_hosts_is_refused() {
         expect!["Err(HostRepeated)"],
     );
 }
+
+#[test]
+fn a_request_for_a_malformed_host_is_refused_however_short_it_is() {
+    for host in ["[", "a b", ":1"] {
+        check_request(
+            Method::GET,
+            "/",
+            &[("host", host)],
+            ContentLength::None,
+            expect!["Err(HostInvalid)"],
+        );
+    }
+}

@@ -83,4 +83,17 @@ mod tests {
         assert_eq!(fields(b"a: b\r\n"), Err(ParseError::TrailerInvalid));
         assert_eq!(fields(b"a: b\r\nc: d\r\ne: f\r\n\r\n"), Err(ParseError::TooManyFields));
     }
+
+    #[test]
+    fn a_trailer_section_has_as_many_fields_as_any_head() {
+        let section = |fields: usize| "a: b\r\n".repeat(fields) + "\r\n";
+        let fields = |number: usize, fields_max: usize| {
+            parse_trailers(section(number).as_bytes(), fields_max).map(|fields| fields.len())
+        };
+        for fields_max in [Limits::FIELDS_CAP, usize::MAX] {
+            assert_eq!(fields(Limits::FIELDS_CAP, fields_max), Ok(Limits::FIELDS_CAP));
+            let beyond = fields(Limits::FIELDS_CAP + 1, fields_max);
+            assert_eq!(beyond, Err(ParseError::TooManyFields));
+        }
+    }
 }

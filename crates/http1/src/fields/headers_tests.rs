@@ -211,3 +211,13 @@ fn debug_of_every_type_hides_secrets() {
     }
     assert!(format!("{map:?} {head:?}").matches("plain\"").count() >= 2);
 }
+
+#[test]
+fn a_copy_has_its_fields_checked_where_the_original_has() {
+    let mut headers = Headers::new();
+    headers.append("x", "y").unwrap();
+    assert_eq!(headers.clone().wire_lines(), headers.wire_lines());
+    assert!(headers.wire_lines().is_some());
+    headers.append("content-length", "5").unwrap();
+    assert_eq!(headers.clone().wire_lines(), None, "only the encoder may set it");
+}

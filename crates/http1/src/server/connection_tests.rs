@@ -91,6 +91,19 @@ fn without_input_the_next_head_is_expected_as_before() {
 }
 
 #[test]
+fn a_head_in_many_pieces_is_one_partial_head() {
+    let mut connection = ServerConnection::new();
+    for end in 1..GET.len() {
+        let input = &GET.as_bytes()[..end];
+        assert!(connection.read_head(input, &Limits::default()).unwrap().is_none());
+        let Reading::PartialHead(partial) = connection.reading else { panic!("{connection:?}") };
+        // The attempts of before are remembered, or a slow head would be parsed for each byte.
+        let fresh = PartialHead::new(input);
+        assert_eq!(partial == fresh, end == 1, "after {end} bytes");
+    }
+}
+
+#[test]
 fn no_plain_head_is_read_when_a_head_may_not_come() {
     let limits = Limits::default();
     assert!(!read_both_ways(GET.as_bytes(), |connection| connection.close(CloseReason::Shutdown)));
@@ -152,4 +165,32 @@ fn the_common_path_and_the_cold_path_write_the_same_head() {
             }
         }
     }
+}
+
+const EXPECTS: &str =
+    "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n";
+
+#[test]
+fn nobody_is_told_to_continue_with_a_content_that_has_arrived() {
+    for (has_arrived, is_told) in [(false, true), (true, false)] {
+        let mut connection = ServerConnection::new();
+        connection.read_head(EXPECTS.as_bytes(), &Limits::default()).unwrap().unwrap();
+        if has_arrived {
+            connection.content_done();
+        }
+        assert_eq!(connection.write_continue(&mut Vec::new()), is_told);
+    }
+}
+
+#[test]
+fn a_connection_that_would_close_does_not_announce_that_to_the_next_protocol() {
+    let mut connection = ServerConnection::new();
+    connection.read_head(GET.as_bytes(), &Limits::default()).unwrap().unwrap();
+    connection.close(CloseReason::Shutdown);
+    let (date, mut out) = (Date::new(std::time::UNIX_EPOCH), Vec::new());
+    let (status, content) = (StatusCode::SWITCHING_PROTOCOLS, ContentLength::None);
+    connection.write_head(status, &Headers::new(), content, &date, &mut out);
+    let head = String::from_utf8(out).unwrap();
+    assert!(head.contains("connection: upgrade\r\n"), "{head}");
+    assert_eq!(connection.will_close(), Some(CloseReason::Upgraded));
 }

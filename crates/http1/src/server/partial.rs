@@ -107,4 +107,15 @@ mod tests {
         assert!(partial.is_due(&[b'x'; 1010], &limits));
         assert!(partial.is_due(&[b'x'; 1009], &limits), "shorter than before");
     }
+
+    #[test]
+    fn a_head_that_was_parsed_often_is_not_parsed_for_each_byte_again() {
+        let limits = Limits::default();
+        let mut partial = PartialHead::new(&[b'x'; 1000]);
+        for _ in 0..=u8::MAX {
+            assert!(partial.is_due(&[b'x'; 999], &limits), "shorter than before");
+            partial.seen = 1000;
+        }
+        assert!(!partial.is_due(&[b'x'; 1001], &limits));
+    }
 }
