@@ -432,3 +432,11 @@ proptest! {
         at_every_cut(&Method::GET, &[b"HTTP/1.1 200 OK\r\n", bytes.as_slice()].concat());
     }
 }
+
+#[test]
+fn a_205_ends_as_its_fields_say() {
+    check(
+        "HTTP/1.1 205 Reset Content\r\nContent-Length: 1\r\n\r\na",
+        expect![[r#"205 Length(1) stays; "a" end; closed"#]],
+    );
+}

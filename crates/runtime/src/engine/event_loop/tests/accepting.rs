@@ -145,3 +145,13 @@ fn only_a_lack_of_descriptors_asks_another_loop_for_room() {
     assert!(matches!(other.inbox.try_recv(), Ok(Message::MakeRoom(_, Scarce::Descriptors))));
     assert_eq!(event_loop.accept_again_at, Some(now + accept::ACCEPT_PAUSE));
 }
+
+#[test]
+fn ready_connections_are_served_after_many_that_were_accepted_in_a_row() {
+    let (mut event_loop, address) = listening(config(), false);
+    event_loop.accepts_in_row = 64;
+    let (_client, none) = connect(&mut event_loop, address, Instant::now());
+    assert!(none.is_none());
+    event_loop.accepts_in_row = 63;
+    assert!(accept(&mut event_loop, Instant::now()).is_some());
+}

@@ -107,3 +107,16 @@ fn a_server_ends_with_the_last_of_its_loops() {
     drop(second);
     assert_eq!(engine.phase(), crate::metrics::Phase::Stopped);
 }
+
+#[test]
+fn a_loop_that_sleeps_learns_of_each_change_of_the_end() {
+    let [mut event_loop] = event_loops(config().lame_duck(Duration::from_secs(100)));
+    let engine = Arc::clone(&event_loop.handle.engine);
+    assert!(!was_woken(&mut event_loop));
+    engine.stop();
+    assert!(was_woken(&mut event_loop), "its timeout must include the end of the lame duck");
+    engine.shutdown(Duration::from_secs(60));
+    assert!(was_woken(&mut event_loop));
+    engine.shutdown(Duration::ZERO);
+    assert!(was_woken(&mut event_loop), "the drain ends sooner");
+}
