@@ -200,6 +200,8 @@ mod tests {
         };
         assert_eq!(cuts("data: 1234567890\n\ndata: 1\n\n"), [(false, 10), (false, 1)]);
         assert_eq!(cuts("data: 123456789012\n\n"), [(false, 12)], "just what there is room for");
+        assert_eq!(cuts("data: 123456789\ndata: 1\n\n"), [(false, 11)]);
+        assert_eq!(cuts("data: 1234567890\ndata: 1\n\n"), [(true, 10)]);
         let long = "1".repeat(1000);
         assert_eq!(cuts(&format!("data: {long}\n\ndata: 1\n\n")), [(true, 12), (false, 1)]);
         let many = "data: 123456\n".repeat(100);

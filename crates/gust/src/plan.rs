@@ -239,6 +239,8 @@ mod tests {
     #[test]
     fn weights_are_bounded() {
         assert!(Requests::new(vec![(0, get("/"))]).is_err());
+        assert!(Requests::new(vec![(ORDER_LEN_MAX, get("/"))]).is_ok());
+        assert!(Requests::new(vec![(ORDER_LEN_MAX, get("/")), (1, get("/"))]).is_err());
         assert!(
             Requests::new(vec![(u64::from(u32::MAX), get("/"))])
                 .unwrap_err()

@@ -396,6 +396,9 @@ mod tests {
         assert!(!warns("never served", |run| run.connections.never_served = 0));
         assert!(warns("no request was answered", |run| run.responses = 0));
         assert!(!warns("could be opened", |_| {}));
+        assert!(!warns("could be opened", |run| {
+            (run.connections.opened, run.responses) = (63, 0);
+        }));
         let held = "only 63 of 64 connections were held";
         assert!(!warns("were held", |run| run.connections.held = Some(64)));
         assert!(warns(held, |run| run.connections.held = Some(63)));

@@ -162,6 +162,7 @@ mod tests {
         // A quarter of the requests of the ramp fall into its first half.
         assert_eq!(schedule.due(0), 0);
         assert_eq!(schedule.due(1250), 5 * SECOND);
+        assert_eq!(schedule.due(3200), 8 * SECOND);
         assert_eq!(schedule.due(5000), 10 * SECOND);
         assert_eq!(schedule.due(6000), 11 * SECOND);
         assert!((0..6000).all(|index| schedule.due(index) < schedule.due(index + 1)));

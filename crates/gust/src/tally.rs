@@ -315,6 +315,22 @@ mod tests {
         assert_eq!(counts(&sum), [2; 3]);
         assert_eq!(sum.handshakes, Handshakes { full: 2, resumed: 4 });
         sum.clear();
+        let kinds = [
+            ErrorKind::Connect,
+            ErrorKind::Reset,
+            ErrorKind::ClosedEarly,
+            ErrorKind::Timeout,
+            ErrorKind::Malformed,
+            ErrorKind::Unsolicited,
+            ErrorKind::Status,
+            ErrorKind::Mismatch,
+        ];
+        let mut errors = Errors::default();
+        for (kind, count) in kinds.into_iter().zip(1..) {
+            errors.add(kind, count);
+        }
+        errors.merge(&errors.clone());
+        assert_eq!(errors.named().map(|(_, count)| count), [2, 4, 6, 8, 10, 12, 14, 16]);
         assert!(sum.statuses.is_empty() && sum.errors == Errors::default());
         assert_eq!((counts(&sum), sum.handshakes), ([0; 3], Handshakes::default()));
     }

@@ -224,4 +224,14 @@ mod tests {
             assert_eq!(without_values(message), expected, "{message}");
         }
     }
+
+    #[test]
+    fn a_rejection_names_the_claim_unless_it_is_about_all_of_them() {
+        let of = |claim: &str| {
+            let (claim, source) = (claim.to_owned(), Arc::new(serde::de::Error::custom("no")));
+            ClaimsRejection::Data { claim, source }.to_string()
+        };
+        assert_eq!(of("."), "the claims of the token are not as expected: no");
+        assert_eq!(of("admin"), "the claim `admin` of the token is not as expected: no");
+    }
 }

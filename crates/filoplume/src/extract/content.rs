@@ -200,3 +200,27 @@ impl Rejection for ContentRejection {
         Error::new(status, self.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_reader_becomes_its_rejection() {
+        let of = |error: io::Error| format!("{:?}", ContentRejection::of_read(error, 7));
+        assert_eq!(of(ErrorKind::FileTooLarge.into()), "TooLong { bytes_max: 7 }");
+        assert_eq!(of(ErrorKind::TimedOut.into()), "TimedOut");
+        let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
+        assert_eq!(of(invalid(ParseError::ContentTooLong)), "TooLong { bytes_max: 7 }");
+        assert!(of(invalid(ParseError::AmbiguousLength)).starts_with("Broken("));
+        assert!(of(ErrorKind::UnexpectedEof.into()).starts_with("Broken("));
+    }
+
+    #[test]
+    fn content_with_an_invalid_coding_says_so() {
+        let coded = ContentRejection::Broken(Arc::new(io::Error::other(CodedContentError)));
+        assert_eq!(coded.to_string(), CodedContentError.to_string());
+        let broken = ContentRejection::Broken(Arc::new(ErrorKind::UnexpectedEof.into()));
+        assert_eq!(broken.to_string(), "the content could not be read");
+    }
+}

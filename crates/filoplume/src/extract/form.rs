@@ -221,3 +221,21 @@ impl Rejection for FormRejection {
         }
     }
 }
+
+#[cfg(all(test, feature = "sessions"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checked_field_is_removed_wherever_it_is() {
+        for (form, expected) in [
+            ("a=1&token=x&b=2", "a=1&b=2"),
+            ("token=x&a=1&token=y", "a=1"),
+            ("a=token&tokens=1", "a=token&tokens=1"),
+            ("token", ""),
+            ("", ""),
+        ] {
+            assert_eq!(without_field(Bytes::from(form), "token"), expected, "{form}");
+        }
+    }
+}

@@ -266,6 +266,12 @@ mod tests {
         assert_eq!(accept.best_of(&["text/plain"]), None);
         assert_eq!(accept.best_of(&["image/png", "text/html"]), Some("text/html"));
         assert_eq!(accept.best_of(&["image/png", "text/plain"]), Some("image/png"));
+        let best_of = |value, offers: &[&'static str]| {
+            Accept::parse(value).ok().and_then(|accept| accept.best_of(offers))
+        };
+        assert_eq!(best_of("text/a, text/b", &["text/b", "text/a"]), Some("text/b"), "both alike");
+        assert_eq!(best_of("text/a;Q=0.5, text/b", &["text/a", "text/b"]), Some("text/b"));
+        assert_eq!(best_of("TEXT/A", &["text/a"]), Some("text/a"));
         for wrong in [
             "text",
             "text/plain;q=2",

@@ -271,6 +271,7 @@ mod tests {
         assert!(is_json("application/json"));
         assert!(is_json("Application/JSON; charset=utf-8"));
         assert!(is_json("application/vnd.api+json"));
+        assert!(is_json("application/a+b+json"));
         assert!(!is_json("text/json"));
         assert!(!is_json("application/json+xml"));
         assert!(!is_json("application/jsonx"));

@@ -133,6 +133,7 @@ mod tests {
             ("*", &["en", "de"], Some("en")),
             ("*, en;q=0", &["en", "de"], Some("de")),
             ("en;q=0", &["en"], None),
+            ("de;q=0", &["de-CH"], None),
             (",, ", &["en"], None),
         ] {
             assert_eq!(AcceptLanguage::parse(value).unwrap().best_of(offers), expected, "{value}");

@@ -141,3 +141,125 @@ rejections! {
     #[cfg(all(feature = "validate", feature = "json"))]
     ValidRejection<JsonRejection>,
 }
+
+#[cfg(all(test, feature = "form", feature = "json", feature = "jwt", feature = "multipart"))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::extract::{EncodingError, FieldsError, Scheme};
+
+    /// Returns the status, the headers that belong to it, and the names of the fields.
+    fn shown(rejection: &impl Rejection) -> String {
+        let error = rejection.describe();
+        let mut text = error.status().as_u16().to_string();
+        for name in ["accept", "accept-encoding", "retry-after", "www-authenticate"] {
+            if let Some(value) = error.headers().get_str(name) {
+                text += &format!(" {name}: {value}");
+            }
+        }
+        for field in error.fields() {
+            text += &format!(" [{}]", field.field);
+        }
+        text
+    }
+
+    #[test]
+    fn credentials_are_challenged_as_their_scheme_asks_for() {
+        let basic = "401 www-authenticate: Basic realm=\"protected\", charset=\"UTF-8\"";
+        let scheme = Scheme::Basic;
+        assert_eq!(shown(&AuthorizationRejection::Missing { scheme }), basic);
+        assert_eq!(shown(&AuthorizationRejection::Malformed { scheme }), basic);
+        assert_eq!(shown(&AuthorizationRejection::Several { scheme }), basic);
+        let scheme = Scheme::Bearer;
+        let missing = "401 www-authenticate: Bearer realm=\"protected\"";
+        assert_eq!(shown(&AuthorizationRejection::Missing { scheme }), missing);
+        assert_eq!(shown(&ClaimsRejection::NoToken), missing);
+        let malformed =
+            "400 www-authenticate: Bearer realm=\"protected\", error=\"invalid_request\"";
+        assert_eq!(shown(&AuthorizationRejection::Malformed { scheme }), malformed);
+        assert_eq!(shown(&AuthorizationRejection::Several { scheme }), malformed);
+        let source = Arc::new(serde::de::Error::custom("no"));
+        assert_eq!(
+            shown(&ClaimsRejection::Data { claim: "admin".to_owned(), source }),
+            "401 www-authenticate: Bearer realm=\"protected\", error=\"invalid_token\", \
+             error_description=\"the token lacks a claim\""
+        );
+    }
+
+    #[test]
+    fn content_that_cannot_be_read_has_the_status_of_its_reason() {
+        for (rejection, expected) in [
+            (ContentRejection::TooLong { bytes_max: 1 }, "413"),
+            (ContentRejection::TimedOut, "408"),
+            (ContentRejection::Coded, "415 accept-encoding: identity"),
+            (ContentRejection::AlreadyRead, "500"),
+            (ContentRejection::Broken(Arc::new(io::ErrorKind::Other.into())), "400"),
+            (ContentRejection::NotUtf8 { at: 0 }, "400"),
+        ] {
+            assert_eq!(shown(&rejection), expected, "{rejection:?}");
+            assert_eq!(shown(&JsonRejection::Content(rejection.clone())), expected);
+            assert_eq!(shown(&MultipartRejection::Content(rejection.clone())), expected);
+            assert_eq!(shown(&FormRejection::Content(rejection)), expected);
+        }
+        let json = "415 accept: application/json";
+        assert_eq!(shown(&JsonRejection::ContentType), json);
+        assert_eq!(shown(&JsonRejection::OutOfMemory), "503 retry-after: 1");
+        let form = "415 accept: application/x-www-form-urlencoded";
+        assert_eq!(shown(&FormRejection::ContentType), form);
+    }
+
+    #[test]
+    fn fields_are_the_fault_of_the_client_unless_no_input_can_be_read() {
+        let field = || "a".to_owned();
+        let data = |field| FieldsError::Data { field, message: "no".to_owned() };
+        for (fields, in_form, in_query) in [
+            (FieldsError::Encoding { field: field(), error: EncodingError::Escape }, "400", "400"),
+            (FieldsError::TooMany { fields_max: 1 }, "413", "400"),
+            (FieldsError::Unreadable { message: "no".to_owned() }, "500", "500"),
+            (data(Some(field())), "422", "400"),
+            (data(None), "422", "400"),
+        ] {
+            let named = if fields.field().is_some() { " [a]" } else { "" };
+            assert_eq!(shown(&FormRejection::Fields(fields.clone())), format!("{in_form}{named}"));
+            assert_eq!(shown(&QueryRejection(fields)), format!("{in_query}{named}"));
+        }
+    }
+
+    #[test]
+    fn a_form_with_files_is_refused_with_the_limit_or_the_field() {
+        let field = || "a".to_owned();
+        for (rejection, expected) in [
+            (MultipartRejection::ContentType, "415 accept: multipart/form-data"),
+            (MultipartRejection::Boundary, "400"),
+            (MultipartRejection::TooManyParts { parts_max: 1 }, "413"),
+            (MultipartRejection::HeadTooLong { part: 1, bytes_max: 1 }, "413"),
+            (MultipartRejection::FieldTooLong { field: field(), bytes_max: 1 }, "413 [a]"),
+            (MultipartRejection::TooLong { bytes_max: 1 }, "413"),
+            (MultipartRejection::NotUtf8 { field: field(), at: 0 }, "400 [a]"),
+        ] {
+            assert_eq!(shown(&rejection), expected, "{rejection:?}");
+        }
+    }
+
+    #[test]
+    fn captures_are_the_fault_of_the_client_and_types_that_of_the_program() {
+        let capture = || "a".to_owned();
+        let error = EncodingError::NotUtf8;
+        assert_eq!(shown(&PathRejection::Encoding { capture: capture(), error }), "400 [a]");
+        let message = String::new();
+        let invalid = PathRejection::Invalid { capture: capture(), message: message.clone() };
+        assert_eq!(shown(&invalid), "400 [a]");
+        assert_eq!(shown(&PathRejection::Mismatch { message }), "500");
+    }
+
+    #[test]
+    fn a_reader_tells_why_the_content_could_not_be_read() {
+        let status = |error: io::Error| Error::from(error).status().as_u16();
+        assert_eq!(status(io::Error::other(ContentError::TooSlow)), 408);
+        assert_eq!(status(io::Error::other(ParseError::ContentTooLong)), 413);
+        assert_eq!(status(io::Error::other(CodedContentError)), 400);
+        assert_eq!(status(io::Error::other(ContentRejection::TimedOut)), 408);
+        assert_eq!(status(io::Error::other("disk")), 500);
+    }
+}

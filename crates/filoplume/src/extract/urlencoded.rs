@@ -313,6 +313,11 @@ mod tests {
             expect![[r#"a [] Some(3) true Some(Large)"#]],
         );
         check_read("name=a&count=", expect![[r#"a [] None false None"#]]);
+        check_read(
+            "name=a&count=1=",
+            expect!["`count` is wrong: expected a whole number, in digits"],
+        );
+        check_read(&format!("name=a{}", "&".repeat(FIELDS_MAX)), expect!["a [] None false None"]);
     }
 
     #[test]
@@ -354,7 +359,7 @@ mod tests {
     #[test]
     fn an_empty_field_with_a_long_name_counts_as_missing() {
         type Fields = std::collections::HashMap<String, u32>;
-        for chars in [NAME_CHARS_MAX, NAME_CHARS_MAX + 1, 100_000] {
+        for chars in [NAME_CHARS_MAX, NAME_CHARS_MAX + 1, 420, 100_000] {
             let long = format!("{}{}", "n".repeat(chars), "ö");
             let read = read::<Fields>(format!("{long}x=1&{long}=").as_bytes()).unwrap();
             assert_eq!(read, Fields::from([(format!("{long}x"), 1)]), "{chars}");
@@ -393,6 +398,10 @@ mod tests {
         assert_eq!(reads_of_empty(RETRIED_FIELDS_MAX / 2), (3, false));
         assert_eq!(reads_of_empty(RETRIED_FIELDS_MAX), (2, false));
         assert_eq!(reads_of_empty(FIELDS_MAX), (2, false));
+        let long = "n".repeat(RETRIED_BYTES_MAX / 3);
+        let read =
+            read::<std::collections::HashMap<String, u32>>(format!("{long}a=&{long}b=").as_bytes());
+        assert!(read.is_err(), "one attempt, because the names are long");
         // A query of 3.5 KB: the first read, and four attempts.
         assert_eq!(reads_of_empty(900), (5, false));
     }

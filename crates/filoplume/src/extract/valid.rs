@@ -267,3 +267,24 @@ impl<R: Rejection> Rejection for ValidRejection<R> {
         }
     }
 }
+
+#[cfg(all(test, feature = "form"))]
+mod tests {
+    use super::*;
+    use crate::extract::{ContentRejection, FormRejection};
+
+    #[test]
+    fn a_field_with_a_long_name_is_shortened() {
+        let mut report = Report::new();
+        report.append(garde::Path::new("n".repeat(100_000)), garde::Error::new("no"));
+        let fields = InvalidFields::of(report);
+        assert!(fields.fields()[0].field.len() < 1000, "{}", fields.fields()[0].field.len());
+    }
+
+    #[test]
+    fn the_source_is_that_of_what_was_refused() {
+        let refused = ValidRejection::Refused(FormRejection::Content(ContentRejection::TimedOut));
+        let source = refused.source().map(ToString::to_string);
+        assert_eq!(source.as_deref(), Some("the content did not arrive in time"));
+    }
+}

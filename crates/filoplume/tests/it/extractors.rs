@@ -102,11 +102,10 @@ impl TypedHeader for Cats {
 
 #[test]
 fn optional_values_are_options() {
+    let form = |note: Option<Form<HashMap<String, String>>>| show(note.map(|Form(map)| map));
     let app = App::new()
         .post("/json", |note: Option<Json<Vec<u8>>>| show(note.map(|Json(list)| list)))
-        .post("/form", |note: Option<Form<HashMap<String, String>>>| {
-            show(note.map(|Form(map)| map))
-        })
+        .route("/form", get(form).post(form))
         .get("/extension", |note: Option<Extension<u8>>| {
             show(note.map(|Extension(number)| number))
         });
@@ -121,6 +120,10 @@ fn optional_values_are_options() {
         expect!["415 the content must be JSON: send `content-type: application/json`"],
     );
     check(&client.post("/form").send(), expect!["200 None"]);
+    check(&client.get("/form").send(), expect!["200 None"]);
+    check(&client.get("/form?").send(), expect!["200 None"]);
+    check(&client.get("/form?a=b").send(), expect![[r#"200 Some({"a": "b"})"#]]);
+    client.post("/form").body("a=b").send().assert_status(415);
     // Content of a type that is not supported does not count as absent, even if it is empty.
     for path in ["/json", "/form"] {
         client.post(path).header("content-type", "text/plain").send().assert_status(415);

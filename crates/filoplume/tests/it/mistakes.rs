@@ -23,6 +23,19 @@ struct Page {
 struct User;
 
 #[test]
+fn a_parameter_that_is_validated_is_checked_like_any_other() {
+    #[derive(Deserialize, garde::Validate)]
+    struct Book {
+        #[garde(skip)]
+        page: u32,
+    }
+    let app = App::new()
+        .get("/books/{book}", |Valid(Path(book)): Valid<Path<Book>>| book.page.to_string());
+    let error = app.build().unwrap_err().to_string();
+    assert!(error.contains("there is no capture for the field `page`"), "{error}");
+}
+
+#[test]
 fn captures_must_fit_the_parameters() {
     let app = App::new()
         .get("/one/{id}", |Path((_, _)): Path<(u32, u32)>| "")

@@ -326,4 +326,12 @@ mod tests {
         run.latency = Latency::default();
         assert!(write(&run).contains("\nlatency        unknown: no time of sending"));
     }
+
+    #[test]
+    fn a_pipeline_begins_with_two_requests() {
+        let mut run = sample::run();
+        assert!(!load(&run.load).contains("deep"));
+        run.load.depth = 2;
+        assert!(load(&run.load).contains(", 2 requests deep, "));
+    }
 }

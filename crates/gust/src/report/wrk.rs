@@ -188,4 +188,25 @@ mod tests {
             assert_eq!(time(nanos), shown);
         }
     }
+
+    #[test]
+    fn statuses_from_400_on_are_errors() {
+        let mut run = sample::run();
+        run.statuses = [(399, 1), (400, 3), (599, 4)].into();
+        assert!(write(&run).contains("Non-2xx or 3xx responses: 7\n"));
+    }
+
+    #[test]
+    fn amounts_are_in_powers_of_1024() {
+        for (amount, shown) in [
+            (1023.0, "1023.00B"),
+            (1024.0, "1.00KB"),
+            (1023.0 * 1024.0, "1023.00KB"),
+            (1024.0 * 1024.0, "1.00MB"),
+            (1023.0 * 1024.0 * 1024.0, "1023.00MB"),
+            (1024.0 * 1024.0 * 1024.0, "1.00GB"),
+        ] {
+            assert_eq!(bytes(amount), shown);
+        }
+    }
 }

@@ -214,4 +214,33 @@ mod tests {
             assert_eq!(trouble.is_lasting, is_lasting, "{status}: {}", trouble.message);
         }
     }
+
+    #[test]
+    fn events_with_other_names_are_passed_over() {
+        let arguments = Arguments::parse_from(["gust", "top", "http://h/console"]);
+        let Some(Command::Top(arguments)) = arguments.command else { panic!("{arguments:?}") };
+        let feed = arguments.feed().unwrap();
+        let (reader, parser) = (ResponseReader::new(), EventParser::keeping(9));
+        let mut reading = Reading { feed: &feed, reader, parser };
+        let stream = "HTTP/1.1 200 A\r\nContent-Type: text/event-stream\r\n\r\n\
+                      event: other\ndata: x\n\ndata: y\n\n";
+        let (used, snapshots) = reading.receive(stream.as_bytes()).unwrap();
+        assert_eq!((used, snapshots.len()), (stream.len(), 0));
+        let trouble = reading.receive(b"event: snapshot\ndata: x\n\n").unwrap_err();
+        assert!(trouble.is_lasting);
+    }
+
+    #[test]
+    fn a_redirect_says_where_to() {
+        let arguments = Arguments::parse_from(["gust", "top", "http://h/console"]);
+        let Some(Command::Top(arguments)) = arguments.command else { panic!("{arguments:?}") };
+        let feed = arguments.feed().unwrap();
+        for status in [301, 302, 307, 308] {
+            let (reader, parser) = (ResponseReader::new(), EventParser::keeping(9));
+            let mut reading = Reading { feed: &feed, reader, parser };
+            let head = format!("HTTP/1.1 {status} A\r\nLocation: /there\r\n\r\n");
+            let trouble = reading.receive(head.as_bytes()).unwrap_err();
+            assert!(trouble.message.ends_with("use /there instead"), "{}", trouble.message);
+        }
+    }
 }

@@ -132,4 +132,22 @@ mod tests {
         }
         assert_eq!(snapshots.before.len(), SNAPSHOTS_MAX);
     }
+
+    #[test]
+    fn rates_need_half_a_second_and_counts_that_grow() {
+        let rate_after = |seconds: f64, before: f64, now: f64| {
+            let mut snapshots = Snapshots::default();
+            for (uptime, value) in [(10.0, before), (10.0 + seconds, now)] {
+                let mut snapshot = snapshot();
+                snapshot.uptime_s = Some(uptime);
+                snapshot.routes[0].requests = Some(value);
+                snapshots.add(snapshot);
+            }
+            snapshots.per_second(|snapshot| snapshot.routes[0].requests)
+        };
+        assert_eq!(rate_after(0.5, 1.0, 2.0), Some(2.0));
+        assert_eq!(rate_after(0.25, 1.0, 2.0), None);
+        assert_eq!(rate_after(2.0, 2.0, 2.0), Some(0.0));
+        assert_eq!(rate_after(2.0, 2.0, 1.0), None, "another process may answer here");
+    }
 }

@@ -292,3 +292,35 @@ fn uptime(value: Option<f64>) -> String {
         _ => format!("{days} d {} h", hours % 24),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        for (seconds_ago, shown) in
+            [(0.0, "0 s"), (99.0, "99 s"), (120.0, "2 min"), (5400.0, "90 min"), (7200.0, "2 h")]
+        {
+            assert_eq!(seconds(Some(seconds_ago * 1e3)), shown);
+        }
+        for (seconds, shown) in [
+            (59.0, "59 s"),
+            (61.0, "1 min 1 s"),
+            (3661.0, "1 h 1 min"),
+            (2.0 * 86_400.0 + 5.0 * 3600.0, "2 d 5 h"),
+        ] {
+            assert_eq!(uptime(Some(seconds)), shown);
+        }
+    }
+
+    #[test]
+    fn a_story_is_not_younger_than_now() {
+        let feed = include_bytes!("../../tests/it/feed-1.json");
+        let mut now = Snapshot::parse(feed).unwrap();
+        now.stories.truncate(1);
+        now.stories[0].at_ms = now.at_ms.map(|at| at + 5000.0);
+        let text: String = stories(&now, 80).into_iter().flatten().map(|cell| cell.text).collect();
+        assert!(text.contains("0 s"), "{text}");
+    }
+}

@@ -43,7 +43,17 @@ fn invalid_and_oversized_cookies_are_an_error() {
     assert!(sent(("a\r\nset-cookie: b", "x")).is_err());
     let cookie = Cookie::build(("a", "b")).path("/; Domain=evil.example");
     assert!(sent(cookie).is_err_and(|error| error.contains("semicolon")));
-    let long = "x".repeat(SET_COOKIE_BYTES_MAX);
+    for text in ["a;b", "a\r\nb", "a\tb"] {
+        let cookies =
+            [Cookie::build(("a", "b")).path(text), Cookie::build(("a", "b")).domain(text)];
+        for cookie in cookies {
+            assert!(sent(cookie).is_err_and(|error| error.contains("semicolon")), "{text:?}");
+        }
+    }
+    let around = sent(("a", "")).expect("it can be sent").len();
+    let longest = "x".repeat(SET_COOKIE_BYTES_MAX - around);
+    assert_eq!(sent(("a", longest)).expect("it can be sent").len(), SET_COOKIE_BYTES_MAX);
+    let long = "x".repeat(SET_COOKIE_BYTES_MAX - around + 1);
     assert!(
         sent(("a", long)).is_err_and(|error| error.contains("4096") && error.contains("session"))
     );
@@ -53,6 +63,10 @@ fn invalid_and_oversized_cookies_are_an_error() {
 fn prefixed_cookies_get_their_required_attributes() {
     let cookie = Cookie::build(("__Host-a", "b")).path("/x").domain("example.org").secure(false);
     assert_eq!(sent(cookie), Ok("__Host-a=b; HttpOnly; SameSite=Lax; Secure; Path=/".to_owned()));
+    for name in ["__Secure-a", "__secure-a", "__HOST-a"] {
+        let line = sent(Cookie::build((name, "b")).secure(false)).expect("it can be sent");
+        assert!(line.contains("; Secure"), "{line}");
+    }
     let cookie = Cookie::build(("a", "b")).same_site(SameSite::None).http_only(false);
     assert_eq!(sent(cookie), Ok("a=b; SameSite=None; Secure; Path=/".to_owned()));
 }

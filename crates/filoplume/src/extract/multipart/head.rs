@@ -185,6 +185,10 @@ mod tests {
         check_disposition(r#"filename=x.txt; name=a"#, expect![[r#""a" Some("x.txt") None"#]]);
         check_disposition(r#"name="ä"; filename="ö.txt""#, expect![[r#""ä" Some("ö.txt") None"#]]);
         check_disposition(r#"name="""#, expect![[r#""" None None"#]]);
+        check_disposition(
+            "name=a\r\nContent-Transfer-Encoding: 8BIT",
+            expect![[r#""a" None None"#]],
+        );
     }
 
     #[test]
@@ -213,6 +217,7 @@ mod tests {
             ("../../etc/passwd", Some("passwd")),
             (r"C:\fakepath\cat.jpg", Some("cat.jpg")),
             ("a%0D%0Ab\u{7f}.txt", Some("ab.txt")),
+            ("a%0Db%0Ac.txt", Some("abc.txt")),
             ("..", None),
             ("/", None),
             (" . ", None),

@@ -113,3 +113,20 @@ impl MultipartLimits {
         self.total_bytes_max.unwrap_or(TOTAL_BYTES_MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_was_set_counts_before_that_of_the_route() {
+        let limits = MultipartLimits::new();
+        assert_eq!((limits.total(), limits.field()), (TOTAL_BYTES_MAX, TOTAL_BYTES_MAX));
+        let limits = limits.on_route(Some(7));
+        assert_eq!((limits.total(), limits.field()), (7, 7));
+        let limits = MultipartLimits::new().total_bytes_max(9).on_route(Some(7));
+        assert_eq!((limits.total(), limits.field()), (9, 9));
+        let limits = MultipartLimits::new().field_bytes_max(3).on_route(Some(7));
+        assert_eq!((limits.total(), limits.field()), (7, 3));
+    }
+}

@@ -230,3 +230,31 @@ impl Rejection for MultipartRejection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_has_an_error_of_the_kind_of_its_reason() {
+        let malformed = |problem| MultipartRejection::Malformed { part: 1, at: 0, problem };
+        let field = || "a".to_owned();
+        for (rejection, kind) in [
+            (MultipartRejection::Content(ContentRejection::TimedOut), ErrorKind::TimedOut),
+            (MultipartRejection::Content(ContentRejection::AlreadyRead), ErrorKind::Other),
+            (MultipartRejection::TooManyParts { parts_max: 1 }, ErrorKind::FileTooLarge),
+            (MultipartRejection::HeadTooLong { part: 1, bytes_max: 1 }, ErrorKind::FileTooLarge),
+            (
+                MultipartRejection::FieldTooLong { field: field(), bytes_max: 1 },
+                ErrorKind::FileTooLarge,
+            ),
+            (MultipartRejection::TooLong { bytes_max: 1 }, ErrorKind::FileTooLarge),
+            (malformed(MultipartProblem::EndsEarly), ErrorKind::UnexpectedEof),
+            (malformed(MultipartProblem::Boundary), ErrorKind::InvalidData),
+            (MultipartRejection::NotUtf8 { field: field(), at: 0 }, ErrorKind::InvalidData),
+        ] {
+            let shown = rejection.to_string();
+            assert_eq!(rejection.into_io().kind(), kind, "{shown}");
+        }
+    }
+}

@@ -354,6 +354,21 @@ fn the_framework_parses_common_headers() {
 }
 
 #[test]
+fn fields_of_a_list_are_read_as_one_value() {
+    let app = App::new().get("/", |Header(accept): Header<Accept>| {
+        accept.best_of(&["text/a", "text/b", "text/c"]).unwrap_or("nothing")
+    });
+    let client = app.test();
+    let best_of = |fields: [&str; 3]| {
+        let request = fields.iter().fold(client.get("/"), |to, field| to.header("accept", field));
+        request.send().text().to_owned()
+    };
+    assert_eq!(best_of(["text/a", "text/b;q=0.5", "text/c;q=0.1"]), "text/a");
+    assert_eq!(best_of(["text/a;q=0.5", "text/b", "text/c;q=0.1"]), "text/b");
+    assert_eq!(best_of(["text/a;q=0.5", "text/b;q=0.1", "text/c"]), "text/c");
+}
+
+#[test]
 fn a_rejection_that_is_returned_with_a_question_mark_keeps_its_status() {
     fn json(value: Result<Json<u8>, JsonRejection>) -> Result<String> {
         Ok(show(value?.0))
