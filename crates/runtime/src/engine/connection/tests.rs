@@ -1,4 +1,4 @@
-//! Tests of which client a connection counts for.
+//! Tests of which client a connection counts for, and what the tests of its parts share.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -29,14 +29,17 @@ impl Service for Names {
     }
 }
 
-#[test]
-fn a_request_of_a_proxy_counts_for_the_client_that_it_is_for_and_for_no_earlier_one() {
-    let names = Arc::new(Mutex::new(None));
-    let service = Names(Arc::clone(&names));
+/// Returns an engine without threads.
+pub(super) fn engine(config: ServerConfig, service: impl Service) -> Arc<Engine> {
     let backend = Backend::Service(Arc::new(crate::service::Site::new(service)));
-    let engine = Engine::new(ServerConfig::default(), backend, Stopping::new());
-    let event_loop = EventLoop::new(&engine).unwrap();
-    let (socket, _client) = UnixStream::pair().unwrap();
+    Engine::new(config, backend, Stopping::new())
+}
+
+/// Returns a connection over a Unix socket, and its peer.
+pub(super) fn accept(engine: &Arc<Engine>) -> (Connection, UnixStream) {
+    let event_loop = EventLoop::new(engine).unwrap();
+    let (socket, peer) = UnixStream::pair().unwrap();
+    socket.set_nonblocking(true).unwrap();
     let entry = Entry {
         expects_proxy_header: false,
         #[cfg(feature = "tls")]
@@ -49,7 +52,14 @@ fn a_request_of_a_proxy_counts_for_the_client_that_it_is_for_and_for_no_earlier_
         counts_for: CountsFor::Proxy,
     };
     let loop_handle = Arc::clone(event_loop.handle());
-    let mut connection = Connection::new(accepted, loop_handle, 0, Instant::now());
+    (Connection::new(accepted, loop_handle, 0, Instant::now()), peer)
+}
+
+#[test]
+fn a_request_of_a_proxy_counts_for_the_client_that_it_is_for_and_for_no_earlier_one() {
+    let names = Arc::new(Mutex::new(None));
+    let service = Names(Arc::clone(&names));
+    let (mut connection, _client) = accept(&engine(ServerConfig::default(), service));
     let mapped: IpAddr = "::ffff:203.0.113.9".parse().unwrap();
     connection.peer = Peer::Tcp(SocketAddr::new(mapped, 4711));
     let mut counts_for = |named: Option<&str>| {

@@ -292,3 +292,6 @@ impl Connection {
         Ok(flushed)
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests;
