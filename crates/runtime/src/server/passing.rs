@@ -224,11 +224,16 @@ fn receive_connection(
     Ok(Resumed { accepted, leftover, head_ends_in })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
     use super::*;
+    use crate::buffers::Content;
+    use crate::engine::connection::tests::{accept, engine, over};
+    use crate::service::response::Response;
 
     /// Sends one header with a socket, and returns what is received.
     fn passed(header: &[u8; HEADER_BYTES]) -> io::Result<Item> {
@@ -268,5 +273,64 @@ mod tests {
         };
         assert_eq!(head_ends_in(0), None);
         assert_eq!(head_ends_in(HAS_BEGUN), Some(Duration::from_millis(1500)));
+    }
+
+    /// Sends a connection with unused bytes, and returns what is received.
+    fn resumed(connection: &mut Connection, unused: &[u8]) -> Resumed {
+        let mut leftover = Content::default();
+        leftover.extend(unused);
+        connection.leftover = leftover;
+        let (old, mut new) = UnixStream::pair().unwrap();
+        send_connection(&old, connection).unwrap();
+        match receive(&mut new).unwrap() {
+            Item::Connection(resumed) => resumed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whether a read of the received socket, which has nothing, returns at once. Also sends a byte
+    /// to its peer.
+    fn is_nonblocking(resumed: &mut Resumed) -> bool {
+        let flags = rustix::fs::fcntl_getfl(resumed.accepted.transport.as_fd()).unwrap();
+        assert_eq!(resumed.accepted.transport.write(b"!").unwrap(), 1);
+        flags.contains(rustix::fs::OFlags::NONBLOCK)
+    }
+
+    #[test]
+    fn a_connection_over_tcp_keeps_its_address_and_its_unused_bytes() {
+        let engine = engine(Default::default(), |_: crate::Request| Response::new(204));
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(host) else {
+                skip::because("this system has no IPv6");
+                continue;
+            };
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (socket, address) = listener.accept().unwrap();
+            let transport = Transport::tcp(mio::net::TcpStream::from_std(socket));
+            let mut connection = over(&engine, transport, Peer::Tcp(address));
+            connection.transport.set_blocking(None).unwrap();
+            let mut resumed = resumed(&mut connection, b"GET");
+            assert_eq!(resumed.leftover, b"GET");
+            assert!(matches!(resumed.accepted.peer, Peer::Tcp(peer) if peer == address), "{host}");
+            assert!(is_nonblocking(&mut resumed));
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_socket_is_taken_for_what_it_is_not_for_what_its_peer_is() {
+        let engine = engine(Default::default(), |_: crate::Request| Response::new(204));
+        let named = |address: &str| Peer::Tcp(address.parse().unwrap());
+        for peer in [Peer::Unix, named("[2001:db8::1]:4711"), named("[::ffff:192.0.2.1]:80")] {
+            let (mut connection, mut client) = accept(&engine);
+            connection.peer = peer;
+            connection.transport.set_blocking(None).unwrap();
+            let mut resumed = resumed(&mut connection, b"");
+            assert_eq!(format!("{:?}", resumed.accepted.peer), format!("{peer:?}"));
+            assert!(format!("{:?}", resumed.accepted.transport).contains("Unix("));
+            assert!(is_nonblocking(&mut resumed));
+            client.read_exact(&mut [0]).unwrap();
+        }
     }
 }

@@ -266,4 +266,4 @@ impl fmt::Debug for Connection {
 }
 
 #[cfg(all(test, unix, not(loom)))]
-mod tests;
+pub(crate) mod tests;

@@ -30,29 +30,30 @@ impl Service for Names {
 }
 
 /// Returns an engine without threads.
-pub(super) fn engine(config: ServerConfig, service: impl Service) -> Arc<Engine> {
+pub(crate) fn engine(config: ServerConfig, service: impl Service) -> Arc<Engine> {
     let backend = Backend::Service(Arc::new(crate::service::Site::new(service)));
     Engine::new(config, backend, Stopping::new())
 }
 
 /// Returns a connection over a Unix socket, and its peer.
-pub(super) fn accept(engine: &Arc<Engine>) -> (Connection, UnixStream) {
-    let event_loop = EventLoop::new(engine).unwrap();
+pub(crate) fn accept(engine: &Arc<Engine>) -> (Connection, UnixStream) {
     let (socket, peer) = UnixStream::pair().unwrap();
     socket.set_nonblocking(true).unwrap();
+    let transport = Transport::unix(mio::net::UnixStream::from_std(socket));
+    (over(engine, transport, Peer::Unix), peer)
+}
+
+/// Returns a connection over this transport.
+pub(crate) fn over(engine: &Arc<Engine>, transport: Transport, peer: Peer) -> Connection {
+    let event_loop = EventLoop::new(engine).unwrap();
     let entry = Entry {
         expects_proxy_header: false,
         #[cfg(feature = "tls")]
         tls: None,
     };
-    let accepted = Accepted {
-        transport: Transport::unix(mio::net::UnixStream::from_std(socket)),
-        peer: Peer::Unix,
-        entry,
-        counts_for: CountsFor::Proxy,
-    };
+    let accepted = Accepted { transport, peer, entry, counts_for: CountsFor::Proxy };
     let loop_handle = Arc::clone(event_loop.handle());
-    (Connection::new(accepted, loop_handle, 0, Instant::now()), peer)
+    Connection::new(accepted, loop_handle, 0, Instant::now())
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn a_head_has_a_second_while_memory_is_short_and_an_idle_connection_holds_none()
     assert_eq!(event_loop.slab.parked_mut(late).unwrap().deadline, then);
 }
 
+#[cfg(feature = "spool")]
 #[test]
 fn a_shortage_of_disk_space_expires_no_head() {
     let ([mut event_loop], now) = (event_loops(short_of_memory()), Instant::now());
