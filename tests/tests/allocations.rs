@@ -8,7 +8,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use filoplume::prelude::*;
@@ -40,8 +40,12 @@ fn ask_all(clients: &mut [TcpStream], end: &[u8], rounds: usize) {
     }
 }
 
-/// Held while a test counts.
-static COUNTING: Mutex<()> = Mutex::new(());
+/// Lets the tests run one at a time: also what a test prepares, such as its app, would be counted
+/// by another one.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Returns the number of allocations and the number of requests.
 fn count(service: impl Service) -> (u64, u64) {
@@ -49,7 +53,6 @@ fn count(service: impl Service) -> (u64, u64) {
 }
 
 fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
-    let _counting = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let _profiler = dhat::Profiler::builder().testing().build();
     let server = Server::bind("127.0.0.1:0").unwrap();
     spawn(&server);
@@ -91,6 +94,7 @@ fn assert_none(mut count: impl FnMut() -> (u64, u64)) {
 
 #[test]
 fn a_plain_request_on_a_kept_connection_allocates_nothing() {
+    let _alone = alone();
     let hello = |_request: Request| {
         let mut response = Response::default();
         response.set_text("Hello, World!");
@@ -101,6 +105,7 @@ fn a_plain_request_on_a_kept_connection_allocates_nothing() {
 
 #[test]
 fn an_echo_allocates_nothing() {
+    let _alone = alone();
     let echo = |server: &Server| server.spawn_tcp(tcp::bytes(|bytes| bytes.into())).unwrap();
     assert_none(|| count_with(REQUEST, echo));
     let lines = |server: &Server| server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
@@ -110,6 +115,7 @@ fn an_echo_allocates_nothing() {
 
 #[test]
 fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
+    let _alone = alone();
     static NOSNIFF: StaticField = StaticField::new("x-content-type-options: nosniff\r\n");
 
     let app = || {
@@ -136,6 +142,7 @@ fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
 /// which kept it, so that each request allocated five blocks.
 #[test]
 fn a_dispatched_request_allocates_its_task_and_little_else() {
+    let _alone = alone();
     let app = || App::new().route("/plaintext", get(|| "Hello, World!").on_pool());
     let (allocated, requests) = count(app().build().unwrap());
     assert!(allocated < 2 * requests, "{allocated} allocations in {requests} requests");
@@ -146,6 +153,7 @@ fn a_dispatched_request_allocates_its_task_and_little_else() {
 /// stalled the loops.
 #[test]
 fn a_long_path_without_a_route_allocates_no_more_than_a_short_one() {
+    let _alone = alone();
     let mut app = App::new().get("/items/{id}", || "an item");
     for number in 0..32 {
         let inner = Router::new()
@@ -156,7 +164,6 @@ fn a_long_path_without_a_route_allocates_no_more_than_a_short_one() {
     let client = app.test();
     let count = |path: String| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-        let _counting = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let _profiler = dhat::Profiler::builder().testing().build();
         assert!(client.raw(&request).starts_with(b"HTTP/1.1 404 "));
         let before = dhat::HeapStats::get().total_blocks;
@@ -197,7 +204,6 @@ fn member(address: std::net::SocketAddr) -> TcpStream {
 /// Sends messages to a room whose members read them. Returns the number of allocations and of
 /// messages that arrived.
 fn count_broadcasts() -> (u64, u64) {
-    let _counting = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let _profiler = dhat::Profiler::builder().testing().build();
     let room = Room::new();
     let joined = room.clone();
@@ -234,6 +240,7 @@ fn count_broadcasts() -> (u64, u64) {
 /// The frame is one allocation, and the channels to the loops allocate one block for 31 messages.
 #[test]
 fn a_broadcast_allocates_nothing_for_a_member() {
+    let _alone = alone();
     let mut told = Vec::new();
     for _ in 0..10 {
         let (allocated, messages) = count_broadcasts();
