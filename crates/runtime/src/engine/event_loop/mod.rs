@@ -9,6 +9,7 @@ mod handle;
 #[cfg(unix)]
 mod handover;
 mod memory_pressure;
+mod messages;
 mod ready;
 mod shed;
 mod traffic;
@@ -31,7 +32,7 @@ use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::deadlines::Deadlines;
 use crate::engine::connection::slab::{Missed, Slab};
-use crate::engine::exchange::{AnswerTo, Call};
+use crate::engine::exchange::Call;
 use crate::engine::listener::Accepted;
 use crate::engine::seat::start_waiting;
 use crate::engine::work::Work;
@@ -57,9 +58,6 @@ const FULL_BATCHES_MAX: u32 = 64;
 /// moved some hundred kilobytes in its turn, so the poll costs little in comparison.
 const YIELDED_MAX: usize = 4;
 
-/// As [`YIELDED_MAX`], for messages. Threads that fill bodies may send them without end.
-const MESSAGES_MAX: usize = 32;
-
 const WAKER: Token = Token(usize::MAX);
 
 /// Tokens from here on are listeners. No slab grows that large.
@@ -78,6 +76,8 @@ pub(crate) struct EventLoop {
     yielded: VecDeque<Yielded>,
     yielded_in_row: usize,
     messages_in_row: usize,
+    /// When the first of these messages was handled.
+    messages_since: Instant,
     inbox: Receiver<Message>,
     slab: Slab<Connection>,
     deadlines: Deadlines,
@@ -148,6 +148,7 @@ impl EventLoop {
             yielded: VecDeque::new(),
             yielded_in_row: 0,
             messages_in_row: 0,
+            messages_since: Instant::now(),
             inbox,
             slab: Slab::new(),
             deadlines: Deadlines::default(),
@@ -193,12 +194,8 @@ impl EventLoop {
         if let Some(turn) = self.accept(clock.now()) {
             return turn;
         }
-        while self.messages_in_row < MESSAGES_MAX {
-            let Ok(message) = self.inbox.try_recv() else { break };
-            self.messages_in_row += 1;
-            if let Some(turn) = self.receive(message, clock.now()) {
-                return turn;
-            }
+        if let Some(turn) = self.next_message(clock.now()) {
+            return turn;
         }
         if self.is_draining && self.has_drained(clock.now()) {
             return Turn::Ended;
@@ -290,71 +287,6 @@ impl EventLoop {
         connection.can_read |= missed != Missed::Nothing;
         connection.has_end |= missed == Missed::IoAndEnd;
         missed != Missed::Nothing
-    }
-
-    /// Handles a message from another thread. Returns the turn that it asks for, if any.
-    fn receive(&mut self, message: Message, now: Instant) -> Option<Turn> {
-        match message {
-            Message::Returned(mut connection) => {
-                self.unwatch_client(connection.token());
-                if self.apply_missed(&mut connection)
-                    || self.is_draining
-                    || connection.guest.is_ready()
-                {
-                    return Some(Turn::Serve(connection, Readiness::Io));
-                }
-                self.park(connection, now);
-                None
-            }
-            Message::Closed(token) => {
-                self.release(token);
-                None
-            }
-            Message::WatchClient(token, latch) => {
-                self.watch_client(token, latch);
-                None
-            }
-            Message::Notify(token) => {
-                Some(Turn::Serve(self.slab.take(token, Missed::Io)?, Readiness::Notified))
-            }
-            Message::Adopt(accepted) => Some(Turn::Serve(self.adopt(accepted, now), Readiness::Io)),
-            Message::Late(mut call) => {
-                if let AnswerTo::Connection(reply_to) = &mut call.answer_to {
-                    self.apply_missed(&mut reply_to.connection);
-                }
-                Some(Turn::Refuse(call))
-            }
-            Message::StillWaiting(mut connection, route) => {
-                self.apply_missed(&mut connection);
-                Some(Turn::WaitOn(connection, route))
-            }
-            Message::MakeRoom(asker, scarce) => {
-                let mut shed = self.make_room(scarce, now)?;
-                shed.asker = Some(asker);
-                Some(Turn::Shed(shed))
-            }
-            Message::Shed(waiting) => self.find_descriptor(waiting, now),
-            #[cfg(unix)]
-            Message::CloneListeners(sender) => {
-                self.clone_listeners(&sender);
-                None
-            }
-            #[cfg(unix)]
-            Message::Resume(resumed) => Some(self.resume(*resumed, now)),
-            #[cfg(unix)]
-            Message::Ping(sender) => {
-                // The thread that asked may have given up.
-                let _ = sender.send(());
-                None
-            }
-            #[cfg(feature = "waits")]
-            Message::CountWaits(sender) => self.tell_waits(&sender),
-            Message::RoomMade => {
-                self.accept_again_at = None;
-                self.failed_room_requests = 0;
-                None
-            }
-        }
     }
 
     fn wait(&mut self, clock: &mut Clock) {

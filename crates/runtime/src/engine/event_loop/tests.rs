@@ -5,6 +5,7 @@
 
 mod accepting;
 mod ending;
+mod messages;
 mod moving;
 mod pressing;
 mod shedding;

@@ -1,0 +1,45 @@
+//! How many messages a loop handles between two polls.
+
+use super::*;
+use crate::engine::event_loop::messages::{MESSAGES_MAX, MESSAGES_TIME};
+
+/// A loop with as many messages that ask for a turn, and the clients of their connections.
+fn notified(messages: usize) -> (EventLoop, Vec<UnixStream>) {
+    let (mut event_loop, now) = (event_loop(), Instant::now());
+    let mut clients = Vec::new();
+    for _ in 0..messages {
+        let (token, client) = add_idle(&mut event_loop, now);
+        event_loop.handle.send(Message::Notify(token));
+        clients.push(client);
+    }
+    (event_loop, clients)
+}
+
+/// Counts the turns of messages until the loop polls, or until there were as many.
+fn turns(event_loop: &mut EventLoop, max: usize) -> usize {
+    let now = Instant::now();
+    (0..max).take_while(|_| event_loop.next_message(now).is_some()).count()
+}
+
+#[test]
+fn messages_end_after_their_number_and_go_on_after_the_poll() {
+    let (mut event_loop, _clients) = notified(MESSAGES_MAX + 2);
+    // However busy the machine is.
+    event_loop.messages_in_row = 1;
+    event_loop.messages_since = Instant::now() + Duration::from_secs(1000);
+    assert_eq!(turns(&mut event_loop, MESSAGES_MAX + 2), MESSAGES_MAX - 1);
+    assert!(matches!(event_loop.next_arrival(&mut Clock::new()), Turn::Again));
+    assert!(turns(&mut event_loop, 9) > 0);
+}
+
+#[test]
+fn messages_end_when_they_have_taken_long_and_go_on_after_the_poll() {
+    let (mut event_loop, _clients) = notified(3);
+    let before = Instant::now();
+    assert_eq!(turns(&mut event_loop, 1), 1);
+    assert!(event_loop.messages_since >= before, "counted from the first message");
+    event_loop.messages_since = Instant::now().checked_sub(MESSAGES_TIME).unwrap();
+    assert_eq!(turns(&mut event_loop, 2), 0);
+    assert!(matches!(event_loop.next_arrival(&mut Clock::new()), Turn::Again));
+    assert!(turns(&mut event_loop, 2) > 0);
+}
