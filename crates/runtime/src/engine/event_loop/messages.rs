@@ -10,22 +10,19 @@ use crate::engine::exchange::AnswerTo;
 /// end.
 pub(super) const MESSAGES_MAX: usize = 32;
 
-/// How long messages are handled before the next poll. A message may let a connection write some
-/// hundred kilobytes, and encrypt them. Others must not wait for many of these.
-pub(super) const MESSAGES_TIME: Duration = Duration::from_millis(1);
+/// How long connections that other threads notify have their turns before the next poll. Such a
+/// turn may write some hundred kilobytes, and encrypt them. Others must not wait for many of these.
+pub(super) const NOTIFIED_TIME: Duration = Duration::from_millis(1);
 
 impl EventLoop {
     /// Handles messages until one of them asks for a turn.
     pub(super) fn next_message(&mut self, now: Instant) -> Option<Turn> {
-        // The clock is read for messages that ask for a turn. The others take less time than that.
-        if self.messages_in_row > 0 && self.messages_since.elapsed() >= MESSAGES_TIME {
+        // Other messages take less time than reading the clock for each of them is worth.
+        if self.notified_since.is_some_and(|since| since.elapsed() >= NOTIFIED_TIME) {
             return None;
         }
         while self.messages_in_row < MESSAGES_MAX {
             let message = self.inbox.try_recv().ok()?;
-            if self.messages_in_row == 0 {
-                self.messages_since = Instant::now();
-            }
             self.messages_in_row += 1;
             if let Some(turn) = self.receive(message, now) {
                 return Some(turn);
@@ -56,9 +53,7 @@ impl EventLoop {
                 self.watch_client(token, latch);
                 None
             }
-            Message::Notify(token) => {
-                Some(Turn::Serve(self.slab.take(token, Missed::Io)?, Readiness::Notified))
-            }
+            Message::Notify(token) => self.notified(token),
             Message::Adopt(accepted) => Some(Turn::Serve(self.adopt(accepted, now), Readiness::Io)),
             Message::Late(mut call) => {
                 if let AnswerTo::Connection(reply_to) = &mut call.answer_to {
@@ -97,5 +92,9 @@ impl EventLoop {
                 None
             }
         }
+    }
+    fn notified(&mut self, token: usize) -> Option<Turn> {
+        self.notified_since.get_or_insert_with(Instant::now);
+        Some(Turn::Serve(self.slab.take(token, Missed::Io)?, Readiness::Notified))
     }
 }

@@ -76,8 +76,8 @@ pub(crate) struct EventLoop {
     yielded: VecDeque<Yielded>,
     yielded_in_row: usize,
     messages_in_row: usize,
-    /// When the first of these messages was handled.
-    messages_since: Instant,
+    /// When the first of these messages was handled that notified a connection.
+    notified_since: Option<Instant>,
     inbox: Receiver<Message>,
     slab: Slab<Connection>,
     deadlines: Deadlines,
@@ -148,7 +148,7 @@ impl EventLoop {
             yielded: VecDeque::new(),
             yielded_in_row: 0,
             messages_in_row: 0,
-            messages_since: Instant::now(),
+            notified_since: None,
             inbox,
             slab: Slab::new(),
             deadlines: Deadlines::default(),
@@ -337,7 +337,7 @@ impl EventLoop {
             return;
         }
         self.accepts_in_row = 0;
-        (self.yielded_in_row, self.messages_in_row) = (0, 0);
+        (self.yielded_in_row, self.messages_in_row, self.notified_since) = (0, 0, None);
         // After a full batch more events may be pending. If the clock has jumped, every deadline
         // has passed, including those of connections whose events are still pending.
         let is_full = self.sort_events() == EVENTS_MAX && self.full_batches < FULL_BATCHES_MAX;

@@ -1,7 +1,7 @@
 //! How many messages a loop handles between two polls.
 
 use super::*;
-use crate::engine::event_loop::messages::{MESSAGES_MAX, MESSAGES_TIME};
+use crate::engine::event_loop::messages::{MESSAGES_MAX, NOTIFIED_TIME};
 
 /// A loop with as many messages that ask for a turn, and the clients of their connections.
 fn notified(messages: usize) -> (EventLoop, Vec<UnixStream>) {
@@ -25,9 +25,8 @@ fn turns(event_loop: &mut EventLoop, max: usize) -> usize {
 fn messages_end_after_their_number_and_go_on_after_the_poll() {
     let (mut event_loop, _clients) = notified(MESSAGES_MAX + 2);
     // However busy the machine is.
-    event_loop.messages_in_row = 1;
-    event_loop.messages_since = Instant::now() + Duration::from_secs(1000);
-    assert_eq!(turns(&mut event_loop, MESSAGES_MAX + 2), MESSAGES_MAX - 1);
+    event_loop.notified_since = Some(Instant::now() + Duration::from_secs(1000));
+    assert_eq!(turns(&mut event_loop, MESSAGES_MAX + 2), MESSAGES_MAX);
     assert!(matches!(event_loop.next_arrival(&mut Clock::new()), Turn::Again));
     assert!(turns(&mut event_loop, 9) > 0);
 }
@@ -37,8 +36,8 @@ fn messages_end_when_they_have_taken_long_and_go_on_after_the_poll() {
     let (mut event_loop, _clients) = notified(3);
     let before = Instant::now();
     assert_eq!(turns(&mut event_loop, 1), 1);
-    assert!(event_loop.messages_since >= before, "counted from the first message");
-    event_loop.messages_since = Instant::now().checked_sub(MESSAGES_TIME).unwrap();
+    assert!(event_loop.notified_since.unwrap() >= before, "counted from the first message");
+    event_loop.notified_since = Instant::now().checked_sub(NOTIFIED_TIME);
     assert_eq!(turns(&mut event_loop, 2), 0);
     assert!(matches!(event_loop.next_arrival(&mut Clock::new()), Turn::Again));
     assert!(turns(&mut event_loop, 2) > 0);
