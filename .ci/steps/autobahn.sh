@@ -35,10 +35,6 @@ find_wstest() {
     echo "$found"
 }
 
-autobahn_build() {
-    cargo build --locked --release --package websocket_echo
-}
-
 autobahn() {
     local wstest
     if wstest=$(find_wstest); then

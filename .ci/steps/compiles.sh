@@ -49,8 +49,8 @@ compiles_for() {
         "${options[@]}" "$@"
 }
 
-# Compiles the libraries with their default features, and with all features without C code. gust
-# uses Unix sockets and reads CPU times, so it does not support Windows.
+# Compiles the libraries with all features without C code. gust uses Unix sockets and reads CPU
+# times, so it does not support Windows.
 portability() {
     local what="compiling for other systems" features gust_features
     if ! has_targets $unixes $windows; then
@@ -58,17 +58,13 @@ portability() {
         return
     fi
     local names=(filoplume-http1 filoplume-websocket filoplume-runtime filoplume filoplume-otlp)
-    local libraries=("${names[@]/#/--package=}")
+    local libraries=(--no-default-features "${names[@]/#/--package=}")
     features=$(portable_features "${names[@]}")
     gust_features=$(portable_features gust)
-    step 600 "compiles for $unixes" compiles_for "$unixes" "${libraries[@]}"
-    step 600 "compiles for $unixes with all features without C code" \
-        compiles_for "$unixes" "${libraries[@]}" --features "$features"
-    step 600 "gust compiles for $unixes" \
-        compiles_for "$unixes" --package gust --no-default-features --features "$gust_features"
-    step 600 "compiles for $windows" compiles_for "$windows" "${libraries[@]}"
-    step 600 "compiles for $windows with all features without C code" \
-        compiles_for "$windows" "${libraries[@]}" --features "$features"
+    step 600 "compiles for $unixes" compiles_for "$unixes" "${libraries[@]}" --package gust \
+        --features "$features $gust_features"
+    step 600 "compiles for $windows" compiles_for "$windows" "${libraries[@]}" \
+        --features "$features"
 }
 
 # The oldest Rust that compiles the workspace: `rust-version` in `Cargo.toml`.

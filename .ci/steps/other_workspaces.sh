@@ -2,10 +2,11 @@
 # Steps for separate workspaces: the servers that we compare ourselves with, and the deployment
 # example.
 
-# peers_cargo COMMAND...
+# peers_cargo COMMAND...: shares the folder of the main workspace, which has compiled many of the
+# same dependencies.
 peers_cargo() (
     cd benches/peers
-    CARGO_TARGET_DIR=$target/peers cargo "$@"
+    CARGO_TARGET_DIR=$target cargo "$@"
 )
 
 peers_test() {
@@ -47,7 +48,12 @@ deployment_cargo() (
 
 deployment_build() {
     deployment_cargo test --no-run
-    deployment_cargo clippy --all-targets -- -D warnings
+    if has pg_config; then
+        # The lints of the main workspace have checked many of the same dependencies.
+        (cd examples/deployment && CARGO_TARGET_DIR=$target cargo clippy --locked --all-targets -- -D warnings)
+    else
+        deployment_cargo clippy --all-targets -- -D warnings
+    fi
 }
 
 # The whole app behind haproxy, with PostgreSQL and Redis.

@@ -24,6 +24,13 @@ tests() {
     cargo test --workspace --locked --no-fail-fast
 }
 
+# Builds the tests, and what those compile that run the compiler, so that it is there when they run
+# again with all others.
+tests_build() {
+    cargo test --workspace --locked --no-run
+    cargo test --workspace --locked --no-fail-fast --test public_api --test mistakes
+}
+
 # Builds the first command of the README in an empty target folder, as after a clone.
 hello_is_small() {
     local size crates hello
