@@ -13,7 +13,8 @@ dependencies() {
             return
         fi
         local started=$SECONDS
-        if ! CARGO_PROFILE_DEV_DEBUG=0 timeout 900 cargo install cargo-deny --locked --debug --root "$target/tools" \
+        if ! CARGO_PROFILE_DEV_DEBUG=0 timeout 900 \
+            cargo install cargo-deny --locked --debug --root "$target/tools" \
             --target-dir "$target/tools" >"$logs/deny.log" 2>&1; then
             absent "dependencies" "cargo-deny could not be installed within 900 s"
             return

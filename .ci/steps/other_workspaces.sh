@@ -50,7 +50,8 @@ deployment_build() {
     deployment_cargo test --no-run
     if has pg_config; then
         # The lints of the main workspace have checked many of the same dependencies.
-        (cd examples/deployment && CARGO_TARGET_DIR=$target cargo clippy --locked --all-targets -- -D warnings)
+        CARGO_TARGET_DIR=$target cargo clippy --manifest-path examples/deployment/Cargo.toml \
+            --locked --all-targets -- -D warnings
     else
         deployment_cargo clippy --all-targets -- -D warnings
     fi

@@ -16,6 +16,7 @@ use filoplume::websocket::{Broadcast, Room, Socket, WebSocketUpgrade};
 use filoplume::{Server, StaticField};
 use filoplume_runtime::{Service, tcp};
 use filoplume_tests::{DEADLINE, eventually};
+use serde::Deserialize;
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -25,11 +26,11 @@ const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
 
 /// Sends a request on each connection in turn, and reads up to `end`. Allocates nothing itself.
-fn ask_all(clients: &mut [TcpStream], end: &[u8], rounds: usize) {
+fn ask_all(clients: &mut [TcpStream], request: &[u8], end: &[u8], rounds: usize) {
     let mut buffer = [0; 1024];
     for _ in 0..rounds {
         for client in clients.iter_mut() {
-            client.write_all(REQUEST).unwrap();
+            client.write_all(request).unwrap();
             let mut read = 0;
             while !buffer[..read].ends_with(end) {
                 let more = client.read(&mut buffer[read..]).unwrap();
@@ -49,10 +50,15 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Returns the number of allocations and the number of requests.
 fn count(service: impl Service) -> (u64, u64) {
-    count_with(b"Hello, World!", |server| server.spawn(service).unwrap())
+    count_asking(REQUEST, service)
 }
 
-fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
+/// Sends this request, to which the service answers `Hello, World!`.
+fn count_asking(request: &[u8], service: impl Service) -> (u64, u64) {
+    count_with(request, b"Hello, World!", |server| server.spawn(service).unwrap())
+}
+
+fn count_with(request: &[u8], end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
     let _profiler = dhat::Profiler::builder().testing().build();
     let server = Server::bind("127.0.0.1:0").unwrap();
     spawn(&server);
@@ -65,9 +71,9 @@ fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
         })
         .collect();
     // Warm-up: buffers and caches fill, and the watchdog's first checks pass.
-    ask_all(&mut clients, end, ROUNDS);
+    ask_all(&mut clients, request, end, ROUNDS);
     let before = dhat::HeapStats::get().total_blocks;
-    ask_all(&mut clients, end, ROUNDS);
+    ask_all(&mut clients, request, end, ROUNDS);
     let allocated = dhat::HeapStats::get().total_blocks - before;
     server.shutdown_handle().shutdown();
     server.wait();
@@ -107,10 +113,10 @@ fn a_plain_request_on_a_kept_connection_allocates_nothing() {
 fn an_echo_allocates_nothing() {
     let _alone = alone();
     let echo = |server: &Server| server.spawn_tcp(tcp::bytes(|bytes| bytes.into())).unwrap();
-    assert_none(|| count_with(REQUEST, echo));
+    assert_none(|| count_with(REQUEST, REQUEST, echo));
     let lines = |server: &Server| server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
     // A request ends with an empty line.
-    assert_none(|| count_with(b"\n\n", lines));
+    assert_none(|| count_with(REQUEST, b"\n\n", lines));
 }
 
 #[test]
@@ -136,6 +142,24 @@ fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
             })
     };
     assert_none(|| count(app().build().unwrap()));
+}
+
+#[test]
+fn a_query_of_numbers_allocates_nothing() {
+    let _alone = alone();
+    #[derive(Deserialize)]
+    struct Page {
+        number: u32,
+        size: Option<u8>,
+    }
+    let app = || {
+        App::new().get("/list", |Query(page): Query<Page>| {
+            assert_eq!((page.number, page.size), (17, Some(20)));
+            "Hello, World!"
+        })
+    };
+    let request = b"GET /list?number=17&size=20 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_none(|| count_asking(request, app().build().unwrap()));
 }
 
 /// Regression: the memory of each head went from the leader, which parsed it, to the pool thread,

@@ -12,6 +12,8 @@ mod content;
 mod cookies;
 mod early_hints;
 #[cfg(feature = "form")]
+mod few_fields;
+#[cfg(feature = "form")]
 mod form;
 mod header;
 pub mod headers;

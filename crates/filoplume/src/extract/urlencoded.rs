@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
+use super::few_fields::read_few;
 use super::percent::{self, EncodingError};
 use super::plain_words::in_plain_words;
 use super::serde_error::{field_path, is_shortened, shortened};
@@ -113,6 +114,9 @@ impl StdError for FieldsError {}
 /// Deserializes a value from fields. A browser sends every field of a form, also those that were
 /// left empty. So a field that is empty counts as missing if its type cannot read an empty text.
 pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
+    if let Some(value) = read_few(input) {
+        return Ok(value);
+    }
     // The deserializer would replace invalid UTF-8 with U+FFFD, and keep malformed escapes, so both
     // are refused first.
     check(input)?;
