@@ -162,6 +162,25 @@ fn a_query_of_numbers_allocates_nothing() {
     assert_none(|| count_asking(request, app().build().unwrap()));
 }
 
+/// Regression: the path to each value was kept for errors, which took eight allocations more.
+#[test]
+fn json_of_numbers_allocates_for_its_content_only() {
+    let _alone = alone();
+    #[derive(Deserialize)]
+    struct Point {
+        x: i32,
+        y: i32,
+    }
+    let app = App::new().post("/points", |Json(points): Json<[Point; 2]>| {
+        assert_eq!(points.map(|point| point.x * point.y), [2, -12]);
+        "Hello, World!"
+    });
+    let request = b"POST /points HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30\r\n\
+        Content-Type: application/json\r\n\r\n[{\"x\":1,\"y\":2},{\"x\":3,\"y\":-4}]";
+    let (allocated, requests) = count_asking(request, app.build().unwrap());
+    assert!(allocated < 5 * requests, "{allocated} allocations in {requests} requests");
+}
+
 /// Regression: the memory of each head went from the leader, which parsed it, to the pool thread,
 /// which kept it, so that each request allocated five blocks.
 #[test]

@@ -90,6 +90,17 @@ impl<T: DeserializeOwned> FromRequest for Json<T> {
 }
 
 fn read<T: DeserializeOwned>(content: &[u8]) -> Result<T, JsonRejection> {
+    match serde_json::from_slice(content) {
+        Ok(value) => Ok(value),
+        Err(error) if error.is_data() => read_with_path(content),
+        Err(error) => Err(JsonRejection::Syntax(Arc::new(error))),
+    }
+}
+
+/// Reads a content that does not match its type once more, to name the field. Keeping the path to
+/// each value allocates, so other contents are read without.
+#[cold]
+fn read_with_path<T: DeserializeOwned>(content: &[u8]) -> Result<T, JsonRejection> {
     let mut deserializer = serde_json::Deserializer::from_slice(content);
     let value = serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| JsonRejection::of(error, content))?;
