@@ -454,3 +454,6 @@ fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         }
     }
 }
+
+#[cfg(all(test, not(loom), target_os = "linux", feature = "tls-dev"))]
+pub(crate) mod tests;

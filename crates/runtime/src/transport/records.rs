@@ -471,3 +471,6 @@ impl fmt::Debug for Records {
         f.debug_struct("Records").field("held", &self.held).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom), target_os = "linux", feature = "tls-dev"))]
+mod tests;

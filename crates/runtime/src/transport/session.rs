@@ -393,3 +393,6 @@ impl fmt::Debug for Session {
         f.debug_struct("Session").field("info", self.info()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom), target_os = "linux", feature = "tls-dev"))]
+mod tests;
