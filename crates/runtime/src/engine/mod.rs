@@ -484,3 +484,6 @@ impl fmt::Debug for Engine {
         f.debug_struct("Engine").field("config", &self.config).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+pub(crate) mod tests;

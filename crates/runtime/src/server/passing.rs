@@ -232,7 +232,8 @@ mod tests {
 
     use super::*;
     use crate::buffers::Content;
-    use crate::engine::connection::tests::{accept, engine, over};
+    use crate::engine::connection::tests::{accept, over};
+    use crate::engine::tests::serving;
     use crate::service::response::Response;
 
     /// Sends one header with a socket, and returns what is received.
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_connection_over_tcp_keeps_its_address_and_its_unused_bytes() {
-        let engine = engine(Default::default(), |_: crate::Request| Response::new(204));
+        let engine = serving(Default::default(), |_: crate::Request| Response::new(204));
         for host in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(host) else {
                 skip::because("this system has no IPv6");
@@ -320,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_socket_is_taken_for_what_it_is_not_for_what_its_peer_is() {
-        let engine = engine(Default::default(), |_: crate::Request| Response::new(204));
+        let engine = serving(Default::default(), |_: crate::Request| Response::new(204));
         let named = |address: &str| Peer::Tcp(address.parse().unwrap());
         for peer in [Peer::Unix, named("[2001:db8::1]:4711"), named("[::ffff:192.0.2.1]:80")] {
             let (mut connection, mut client) = accept(&engine);

@@ -8,13 +8,12 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::config::ServerConfig;
+use crate::engine::Engine;
 use crate::engine::event_loop::EventLoop;
-use crate::engine::listener::Entry;
-use crate::engine::{Backend, Engine};
+use crate::engine::tests::{accepted, accepted_over, serving};
 use crate::service::Service;
 use crate::service::body::Body;
 use crate::service::response::Response;
-use crate::service::stopping::Stopping;
 
 /// A service that names this client for each request.
 struct Names(Arc<Mutex<Option<IpAddr>>>);
@@ -29,38 +28,28 @@ impl Service for Names {
     }
 }
 
-/// Returns an engine without threads.
-pub(crate) fn engine(config: ServerConfig, service: impl Service) -> Arc<Engine> {
-    let backend = Backend::Service(Arc::new(crate::service::Site::new(service)));
-    Engine::new(config, backend, Stopping::new())
-}
-
 /// Returns a connection over a Unix socket, and its peer.
 pub(crate) fn accept(engine: &Arc<Engine>) -> (Connection, UnixStream) {
-    let (socket, peer) = UnixStream::pair().unwrap();
-    socket.set_nonblocking(true).unwrap();
-    let transport = Transport::unix(mio::net::UnixStream::from_std(socket));
-    (over(engine, transport, Peer::Unix), peer)
+    let (accepted, peer) = accepted(Peer::Unix);
+    (begin(engine, accepted), peer)
 }
 
 /// Returns a connection over this transport.
 pub(crate) fn over(engine: &Arc<Engine>, transport: Transport, peer: Peer) -> Connection {
+    begin(engine, accepted_over(transport, peer))
+}
+
+fn begin(engine: &Arc<Engine>, mut accepted: Accepted) -> Connection {
     let event_loop = EventLoop::new(engine).unwrap();
-    let entry = Entry {
-        expects_proxy_header: false,
-        #[cfg(feature = "tls")]
-        tls: None,
-    };
-    let accepted = Accepted { transport, peer, entry, counts_for: CountsFor::Proxy };
-    let loop_handle = Arc::clone(event_loop.handle());
-    Connection::new(accepted, loop_handle, 0, Instant::now())
+    accepted.counts_for = CountsFor::Proxy;
+    Connection::new(accepted, Arc::clone(event_loop.handle()), 0, Instant::now())
 }
 
 #[test]
 fn a_request_of_a_proxy_counts_for_the_client_that_it_is_for_and_for_no_earlier_one() {
     let names = Arc::new(Mutex::new(None));
     let service = Names(Arc::clone(&names));
-    let (mut connection, _client) = accept(&engine(ServerConfig::default(), service));
+    let (mut connection, _client) = accept(&serving(ServerConfig::default(), service));
     let mapped: IpAddr = "::ffff:203.0.113.9".parse().unwrap();
     connection.peer = Peer::Tcp(SocketAddr::new(mapped, 4711));
     let mut counts_for = |named: Option<&str>| {

@@ -14,13 +14,9 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::budget::clients::CountsFor;
 use crate::config::ServerConfig;
-use crate::engine::Backend;
-use crate::engine::listener::Entry;
-use crate::engine::pull_queue::PullQueue;
-use crate::service::stopping::Stopping;
-use crate::transport::{Peer, Transport};
+use crate::engine;
+use crate::transport::Peer;
 
 const HEAD_TIMEOUT: Duration = Duration::from_secs(100);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(200);
@@ -33,19 +29,9 @@ fn config() -> ServerConfig {
     ServerConfig::default().head_timeout(HEAD_TIMEOUT).keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
 }
 
-fn engine(config: ServerConfig) -> Arc<Engine> {
-    let backend = Backend::Program(Arc::new(PullQueue::new(1, Duration::ZERO)));
-    Engine::new(config, backend, Stopping::new())
-}
-
 /// The loops of one engine, which know each other.
 fn event_loops<const N: usize>(config: ServerConfig) -> [EventLoop; N] {
-    let engine = engine(config);
-    let event_loops = [(); N].map(|()| EventLoop::new(&engine).unwrap());
-    let handles = event_loops.iter().map(|event_loop| Arc::downgrade(event_loop.handle()));
-    engine.loops.set(handles.collect()).unwrap();
-    engine.lifecycle.loops_running.store(N, Ordering::SeqCst);
-    event_loops
+    engine::tests::event_loops(&engine::tests::pulled(config))
 }
 
 fn event_loop() -> EventLoop {
@@ -55,19 +41,7 @@ fn event_loop() -> EventLoop {
 
 /// Returns an accepted connection and its client.
 fn accepted() -> (Accepted, UnixStream) {
-    let (socket, client) = UnixStream::pair().unwrap();
-    socket.set_nonblocking(true).unwrap();
-    let accepted = Accepted {
-        transport: Transport::unix(mio::net::UnixStream::from_std(socket)),
-        peer: Peer::Tcp(SocketAddr::from(([192, 0, 2, 7], 4711))),
-        entry: Entry {
-            expects_proxy_header: false,
-            #[cfg(feature = "tls")]
-            tls: None,
-        },
-        counts_for: CountsFor::Nobody,
-    };
-    (accepted, client)
+    engine::tests::accepted(Peer::Tcp(SocketAddr::from(([192, 0, 2, 7], 4711))))
 }
 
 /// Adds a connection that waits for its first head since `at`. Returns its token and its client.

@@ -92,4 +92,21 @@ mod tests {
     fn a_window_is_not_cut_short() {
         assert_eq!(after(&[1, 2, 3], Duration::from_millis(19)), 0);
     }
+
+    #[test]
+    fn a_window_knows_nothing_of_the_one_before() {
+        let mut traffic = Traffic::default();
+        let mut now = Instant::now();
+        traffic.update(now);
+        let mut window = |tokens: &[usize], requests| {
+            tokens.iter().for_each(|token| traffic.record_event(*token));
+            traffic.count(requests);
+            now += Duration::from_secs(1);
+            traffic.update(now);
+            traffic.per_second()
+        };
+        assert_eq!(window(&[1, 2], 50), 50);
+        assert_eq!(window(&[1, 2], 7), 7);
+        assert_eq!(window(&[2, 2], 7), 0, "only one connection sends");
+    }
 }

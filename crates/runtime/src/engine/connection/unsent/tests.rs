@@ -10,15 +10,20 @@ use super::*;
 use crate::budget::account::Account;
 use crate::budget::clients::Clients;
 use crate::engine::Engine;
-use crate::engine::connection::tests::{accept, engine};
+use crate::engine::connection::tests::accept;
+use crate::engine::tests::serving;
+use crate::protocol::Guest;
+use crate::protocol::raw::Raw;
 use crate::service::request::Request;
 use crate::service::response::Response;
+use crate::service::tcp::{Io, Protocol};
+use crate::transport::Peer;
 
 const MEMORY_MAX: usize = 4 * 1024 * 1024;
 
 fn server() -> Arc<Engine> {
     let config = ServerConfig::default().memory_max(MEMORY_MAX);
-    engine(config, |_: Request| Response::new(204))
+    serving(config, |_: Request| Response::new(204))
 }
 
 /// Writes until the socket is full. Returns how many bytes it has taken.
@@ -130,6 +135,87 @@ fn only_very_short_output_is_kept_for_a_client_beyond_its_share() {
         others.set(&connection.account, used);
         assert_eq!(is_kept(&mut connection, length, &engine), expected, "{used}, {length}");
     }
+}
+
+#[test]
+fn only_very_short_output_is_kept_for_a_connection_that_others_send_to() {
+    for (length, expected) in [(SHORT_BYTES_PUSHED, true), (SHORT_BYTES_PUSHED + 1, false)] {
+        let engine = server();
+        let (mut connection, _peer) = accept(&engine);
+        connection.guest = Guest::Raw(Box::new(Raw::new(Arc::new(|_: Peer| Silent))));
+        fill(&mut connection);
+        let mut others = Charge::default();
+        others.set(&engine.account(None), MEMORY_MAX + 1);
+        assert_eq!(is_kept(&mut connection, length, &engine), expected, "{length}");
+    }
+}
+
+/// A protocol that is never called.
+struct Silent;
+
+impl Protocol for Silent {
+    fn data(&mut self, _: &[u8], _: &mut Io<'_>) -> usize {
+        panic!("a test")
+    }
+}
+
+#[cfg(feature = "tls-dev")]
+#[test]
+fn what_a_session_has_taken_is_unsent_until_the_socket_has_taken_it() {
+    use crate::engine::connection::tests::over;
+    use crate::transport::tests::client::{connect, session};
+
+    let engine = server();
+    let (socket, mut peer) = UnixStream::pair().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    // The least that the system allows, so that it takes the rest piece by piece.
+    socket2::SockRef::from(&socket).set_send_buffer_size(1).unwrap();
+    let mut transport = Transport::unix(mio::net::UnixStream::from_std(socket));
+    let (records, mut client) = connect(&rustls::version::TLS13);
+    transport.secure(session(records));
+    let mut connection = over(&engine, transport, Peer::Unix);
+    let before = engine.memory.used();
+    assert_eq!(send(&mut connection, b"head", &[7; 60_000], &engine).unwrap(), Flushed::Some);
+    let unsent = connection.transport.unsent();
+    assert!(connection.is_writing() && unsent > 0);
+    assert_eq!(engine.memory.used() - before, unsent, "the session keeps it");
+    let deadline = connection.unsent.as_ref().unwrap().deadline();
+    let mut received = Vec::new();
+    loop {
+        received.extend(read_after(0, &mut peer));
+        match send(&mut connection, b"", b"", &engine).unwrap() {
+            Flushed::All => break,
+            flushed => assert_eq!(flushed, Flushed::Some),
+        }
+        let later = connection.unsent.as_ref().unwrap().deadline();
+        assert!(later > deadline, "the peer has taken some");
+    }
+    assert!(!connection.is_writing());
+    assert_eq!((connection.transport.unsent(), engine.memory.used()), (0, before));
+    received.extend(read_after(0, &mut peer));
+    assert_eq!(client.open(&received).0, [&b"head"[..], &[7; 60_000]].concat());
+}
+
+#[cfg(feature = "tls-dev")]
+#[test]
+fn a_session_that_has_more_to_send_is_not_done() {
+    use crate::metrics::timeouts::Awaited;
+    use crate::transport::tests::client::{connect, session};
+
+    let engine = server();
+    let (mut connection, mut peer) = accept(&engine);
+    let (records, mut client) = connect(&rustls::version::TLS13);
+    connection.transport.secure(session(records));
+    // The session takes one write beyond what the socket takes.
+    fill(&mut connection);
+    assert!(connection.transport.unsent() > 0 && !connection.is_writing());
+    assert_eq!(connection.awaited(false), Awaited::ResponseTaken);
+    assert_eq!(send(&mut connection, b"", b"", &engine).unwrap(), Flushed::Some);
+    assert!(connection.is_writing());
+    let mut received = read_after(0, &mut peer);
+    assert_eq!(send(&mut connection, b"", b"", &engine).unwrap(), Flushed::All);
+    received.extend(read_after(0, &mut peer));
+    assert!(client.open(&received).0.iter().all(|byte| *byte == b'.'));
 }
 
 #[test]

@@ -42,3 +42,38 @@ fn messages_end_when_they_have_taken_long_and_go_on_after_the_poll() {
     assert!(matches!(event_loop.next_arrival(&mut Clock::new()), Turn::Again));
     assert!(turns(&mut event_loop, 2) > 0);
 }
+
+#[cfg(feature = "waits")]
+#[test]
+fn all_loops_are_asked_what_their_connections_wait_for() {
+    use crate::service::monitor::{IdleConnections, ServerState};
+
+    let [first, second] = event_loops(config());
+    let engine = Arc::clone(&first.handle.engine);
+    first.handle.parked.store(3, Ordering::Relaxed);
+    second.handle.parked.store(4, Ordering::Relaxed);
+    // Nobody leads the loops, so none responds.
+    let expected = IdleConnections { other: 7, ..IdleConnections::default() };
+    assert_eq!(engine.idle_connections(), expected);
+    for event_loop in [&first, &second] {
+        assert!(matches!(event_loop.inbox.try_recv(), Ok(Message::CountWaits(_))));
+    }
+    drop((first, second));
+    assert_eq!(engine.idle_connections(), IdleConnections::default());
+}
+
+#[cfg(feature = "waits")]
+#[test]
+fn a_loop_with_many_connections_looks_at_some_of_them_and_scales_up() {
+    let (mut event_loop, now) = (event_loop(), Instant::now());
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    let mut clients = Vec::new();
+    for (connections, counted) in [(3, 3), (1024, 1024), (1025, 1026)] {
+        while clients.len() < connections {
+            clients.push(add_idle(&mut event_loop, now));
+        }
+        assert!(event_loop.tell_waits(&sender).is_none());
+        let idle = receiver.try_recv().unwrap();
+        assert_eq!((idle.request, idle.total()), (counted, counted), "{connections}");
+    }
+}

@@ -64,6 +64,21 @@ fn only_a_connection_that_waits_for_a_request_is_handed_over() {
     buffers.give_back();
 }
 
+#[cfg(feature = "tls-dev")]
+#[test]
+fn a_connection_with_a_session_is_not_handed_over() {
+    use crate::transport::tests::client::{connect, session};
+
+    let mut event_loop = event_loop();
+    let engine = Arc::clone(&event_loop.handle.engine);
+    let (_flushed, is_flushed) = crossbeam_channel::unbounded();
+    let _receiver = engine.begin_handover(is_flushed);
+    let (mut connection, _client) = idle(&mut event_loop);
+    assert!(engine.may_hand_over(&connection));
+    connection.transport.secure(session(connect(&rustls::version::TLS13).0));
+    assert!(!engine.may_hand_over(&connection), "the next process has not its keys");
+}
+
 #[test]
 fn a_connection_with_a_proxy_header_is_handed_over_only_if_http_follows() {
     let mut event_loop = event_loop();
