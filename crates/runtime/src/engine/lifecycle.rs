@@ -205,16 +205,7 @@ impl Engine {
         if self.lifecycle.is_late.swap(true, Ordering::Relaxed) {
             return;
         }
-        // The first routes are named: their calls have run for longest.
-        let mut routes: Vec<(String, usize)> = Vec::new();
-        for call in ServerState::calls(self) {
-            let route = call.route.unwrap_or_else(|| "without a name".to_owned());
-            if let Some((_, calls)) = routes.iter_mut().find(|(other, _)| *other == route) {
-                *calls += 1;
-            } else if routes.len() < NAMED_MAX {
-                routes.push((route, 1));
-            }
-        }
+        let routes = count_by_route(ServerState::calls(self).into_iter().map(|call| call.route));
         if !routes.is_empty() {
             tracing::warn!(
                 server = self.config.thread_name,
@@ -263,6 +254,21 @@ impl Engine {
     }
 }
 
+/// Returns the number of calls of each route. Only the first routes are named: their calls have run
+/// for longest.
+fn count_by_route(calls: impl Iterator<Item = Option<String>>) -> Vec<(String, usize)> {
+    let mut routes: Vec<(String, usize)> = Vec::new();
+    for route in calls {
+        let route = route.unwrap_or_else(|| "without a name".to_owned());
+        if let Some((_, calls)) = routes.iter_mut().find(|(other, _)| *other == route) {
+            *calls += 1;
+        } else if routes.len() < NAMED_MAX {
+            routes.push((route, 1));
+        }
+    }
+    routes
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -270,16 +276,20 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    #[cfg(all(feature = "tls", feature = "spool"))]
+    use crate::budget::line::Entered;
     use crate::config::ServerConfig;
-    use crate::engine::pull_queue::PullQueue;
+    use crate::engine::tests::{event_loops, pulled, serving};
+    use crate::execution::stuck::detector::Reporter;
+    use crate::service::Service;
+    use crate::service::request::Request;
+    use crate::service::response::Response;
 
     const LAME_DUCK: Duration = Duration::from_secs(100);
     const DRAIN: Duration = Duration::from_secs(20);
 
     fn engine() -> Arc<Engine> {
-        let backend = Backend::Program(Arc::new(PullQueue::new(1, Duration::ZERO)));
-        let config = ServerConfig::default().lame_duck(LAME_DUCK).drain_timeout(DRAIN);
-        Engine::new(config, backend, Stopping::new())
+        pulled(ServerConfig::default().lame_duck(LAME_DUCK).drain_timeout(DRAIN))
     }
 
     #[test]
@@ -344,5 +354,94 @@ mod tests {
         assert!(engine.spare.lock().is_some());
         engine.loop_ended();
         assert!(engine.spare.lock().is_none());
+    }
+
+    #[test]
+    fn the_first_routes_are_named_with_the_number_of_their_calls() {
+        let calls = |names: &[usize]| {
+            count_by_route(names.iter().map(|name| (*name > 0).then(|| name.to_string())))
+        };
+        let named = |name: &str, calls| (name.to_owned(), calls);
+        assert_eq!(
+            calls(&[7, 0, 7, 8, 0, 7]),
+            [named("7", 3), named("without a name", 2), named("8", 1)]
+        );
+        let many: Vec<_> = (1..20).chain(1..20).collect();
+        let counted = calls(&many);
+        assert_eq!((counted.len(), &counted[9]), (NAMED_MAX, &named("10", 2)));
+    }
+
+    /// A service that panics when it should say goodbye.
+    struct Panics;
+
+    impl Service for Panics {
+        fn call(&self, _: Request) -> Response {
+            Response::new(204)
+        }
+
+        fn stopped(&self) {
+            panic!("a test")
+        }
+    }
+
+    #[test]
+    fn a_service_that_panics_at_the_end_does_not_keep_its_server() {
+        let engine = serving(ServerConfig::default(), Panics);
+        engine.loop_ended();
+        engine.wait();
+        assert_eq!(engine.counters.panics.get(), 1);
+    }
+
+    #[test]
+    fn the_threads_of_a_server_end_with_its_last_loop() {
+        let engine = engine();
+        let [event_loop] = event_loops(&engine);
+        let handle = Arc::clone(event_loop.handle());
+        let watched = Arc::downgrade(&handle);
+        engine.watchdog.start("watchdog".into(), vec![handle], Arc::clone(&engine.crowd)).unwrap();
+        let reporter: Arc<dyn Reporter> = Arc::clone(&engine) as _;
+        engine.calls.start("stuck".into(), Arc::downgrade(&reporter)).unwrap();
+        assert_eq!((watched.strong_count(), Arc::strong_count(&engine.calls)), (2, 2));
+        drop(event_loop);
+        // The threads had the others. A busy machine may run them late.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while watched.strong_count() > 0 || Arc::strong_count(&engine.calls) > 1 {
+            assert!(Instant::now() < deadline, "a thread does not end");
+            thread::yield_now();
+        }
+    }
+
+    #[cfg(all(feature = "tls", feature = "spool"))]
+    #[test]
+    fn connections_that_wait_in_line_are_closed_with_their_server() {
+        use crate::engine::tests::connection;
+
+        let engine = engine();
+        let [event_loop] = event_loops(&engine);
+        let mut clients = Vec::new();
+        for line in [&engine.handshakes.line, &engine.spool.line] {
+            loop {
+                let (connection, client) = connection(&event_loop);
+                clients.push(client);
+                if matches!(line.enter(None, connection), Entered::Waiting) {
+                    break;
+                }
+            }
+        }
+        drop(event_loop);
+        assert!(engine.handshakes.line.close().is_empty());
+        assert!(engine.spool.line.close().is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_thread_that_sends_connections_learns_that_there_are_no_more() {
+        let engine = engine();
+        let (flushes, flushed) = crossbeam_channel::bounded(0);
+        let connections = engine.begin_handover(flushed);
+        drop(flushes);
+        engine.loop_ended();
+        let ended = connections.try_recv().unwrap_err();
+        assert_eq!(ended, crossbeam_channel::TryRecvError::Disconnected);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 #[cfg(feature = "waits")]
-use crossbeam_channel::RecvTimeoutError;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::buffers::Moved;
 use crate::engine::event_loop::LoopHandle;
@@ -124,17 +124,28 @@ impl ServerState for Engine {
             handle.send(Message::CountWaits(sender.clone()));
         }
         drop(sender);
-        let mut idle = IdleConnections::default();
-        // The channel disconnects when all loops have responded or dropped the message.
-        while let Ok(of_loop) = receiver.recv_deadline(deadline) {
-            idle.add(of_loop);
-            parked -= of_loop.total().min(parked);
-        }
-        if receiver.recv_deadline(deadline) == Err(RecvTimeoutError::Timeout) {
-            idle.other += parked;
-        }
-        idle
+        gather(&receiver, parked, deadline)
     }
+}
+
+/// Adds up what the loops tell, which have about so many `parked` connections. Those of loops that
+/// do not respond in time count as others.
+#[cfg(feature = "waits")]
+fn gather(
+    receiver: &Receiver<IdleConnections>,
+    mut parked: u64,
+    deadline: Instant,
+) -> IdleConnections {
+    let mut idle = IdleConnections::default();
+    // The channel disconnects when all loops have responded or dropped the message.
+    while let Ok(of_loop) = receiver.recv_deadline(deadline) {
+        idle.add(of_loop);
+        parked -= of_loop.total().min(parked);
+    }
+    if receiver.recv_deadline(deadline) == Err(RecvTimeoutError::Timeout) {
+        idle.other += parked;
+    }
+    idle
 }
 
 impl Reporter for Engine {
@@ -158,3 +169,6 @@ impl Reporter for Engine {
         }
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests;
