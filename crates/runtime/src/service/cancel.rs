@@ -137,16 +137,22 @@ impl Cancel {
     /// ```
     pub fn interruptible<T>(
         &self,
-        mut interrupt: impl FnMut() + Send + 'static,
+        interrupt: impl FnMut() + Send + 'static,
         work: impl FnOnce() -> T,
     ) -> Option<T> {
-        if self.is_cancelled() {
-            return None;
-        }
+        let guard = self.interrupt_with(interrupt)?;
+        let result = work();
+        drop(guard);
+        Some(result)
+    }
+
+    /// Calls `interrupt` from now on when nobody waits for the response any more. Returns `None` if
+    /// that is so already, and does not call it then.
+    fn interrupt_with(&self, mut interrupt: impl FnMut() + Send + 'static) -> Option<Ending> {
         let ended = Arc::new(Latch::new());
         let (caller, ends) = (thread::current().id(), Arc::clone(&ended));
         let registered = self.on_cancel(move || {
-            // The request was cancelled during the registration, and the work does not begin.
+            // The request was cancelled before the registration, and the work does not begin.
             if thread::current().id() == caller {
                 return;
             }
@@ -160,12 +166,7 @@ impl Cancel {
             }
         });
         let guard = Ending { ended, _registered: registered };
-        if self.is_cancelled() {
-            return None;
-        }
-        let result = work();
-        drop(guard);
-        Some(result)
+        (!self.is_cancelled()).then_some(guard)
     }
 
     /// Waits until the request is cancelled, for `timeout` at most. Returns whether it is
@@ -325,8 +326,16 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_does_not_interrupt_itself() {
+        let (cancel, runs) = cancel_with_runner();
+        let result = cancel.interruptible(|| panic!("a test"), runs);
+        assert_eq!(result, Some(()));
+    }
+
+    #[test]
     fn an_interrupt_without_effect_gives_up() {
         let (cancel, runs) = cancel_with_runner();
+        let begun = Instant::now();
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
         let interrupt = move || _ = counted.fetch_add(1, Ordering::SeqCst);
@@ -334,6 +343,7 @@ mod tests {
         let result = cancel.interruptible(interrupt, || thread::spawn(runs).join().is_ok());
         assert_eq!(result, Some(true));
         assert_eq!(tries.load(Ordering::SeqCst), TRIES as usize);
+        assert!(begun.elapsed() >= FIRST_PAUSE * ((1 << TRIES) - 1), "each pause is twice as long");
     }
 
     #[test]
