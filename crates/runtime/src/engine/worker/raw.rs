@@ -84,3 +84,6 @@ impl Worker<'_> {
         }
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests;

@@ -1,0 +1,141 @@
+//! Tests of a call of a raw protocol: what becomes of its output and of the input.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::config::ServerConfig;
+use crate::engine::Backend;
+use crate::engine::event_loop::EventLoop;
+use crate::engine::tests::{connection, event_loops};
+use crate::execution::probe::Clocks;
+use crate::service::stopping::Stopping;
+use crate::service::tcp::{Io, Protocol};
+use crate::transport::Peer;
+
+/// A protocol that does as the bytes say, and says why it has ended.
+struct Obeys(Arc<Mutex<Vec<Closed>>>);
+
+impl Protocol for Obeys {
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        match bytes {
+            b"panic" => {
+                io.send(b"half of a message");
+                panic!("a test")
+            }
+            b"back and more" => {
+                io.send(&bytes[..4]);
+                "back and".len()
+            }
+            b"one by one" => {
+                io.resume();
+                3
+            }
+            _ => bytes.len(),
+        }
+    }
+
+    fn close(&mut self, reason: Closed) {
+        self.0.lock().push(reason);
+    }
+}
+
+/// A worker with a connection that has received this, and the ends of its protocol.
+struct Run {
+    event_loop: Option<Box<EventLoop>>,
+    connection: Option<Box<Connection>>,
+    client: UnixStream,
+    ends: Arc<Mutex<Vec<Closed>>>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let of_service = Arc::clone(&ends);
+        let service = move |_: Peer| Obeys(Arc::clone(&of_service));
+        let backend = Backend::Tcp(Arc::new(service));
+        let engine = crate::engine::Engine::new(ServerConfig::default(), backend, Stopping::new());
+        let [event_loop] = event_loops(&engine);
+        let (connection, client) = connection(&event_loop);
+        client.set_nonblocking(true).unwrap();
+        let event_loop = Some(Box::new(event_loop));
+        Self { event_loop, connection: Some(connection), client, ends }
+    }
+
+    /// Calls the protocol with this input, on its loop or on another thread.
+    fn call<T>(
+        &mut self,
+        input: &[u8],
+        leads: bool,
+        look: impl FnOnce(&mut Worker<'_>, Flow) -> T,
+    ) -> T {
+        let mut buffers = crate::buffers::Buffers::take();
+        buffers.input.clear();
+        buffers.input.spare()[..input.len()].copy_from_slice(input);
+        buffers.input.filled(input.len());
+        let connection = self.connection.take().unwrap();
+        let lead = if leads { self.event_loop.take() } else { None };
+        let mut worker = Worker {
+            engine: Arc::clone(&connection.loop_handle.engine),
+            buffers: &mut buffers,
+            lead,
+            seat: None,
+            permit: None,
+            clocks: Clocks::default(),
+            measured_call: Default::default(),
+            has_measured: false,
+            error: None,
+        };
+        let flow = worker.call_raw(connection, Event::Data);
+        let result = look(&mut worker, flow);
+        drop(worker);
+        buffers.output.clear();
+        buffers.give_back();
+        result
+    }
+}
+
+fn received(client: &mut UnixStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = client.read_to_end(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_protocol_that_panics_sends_nothing_and_is_told_why_it_ends() {
+    let mut run = Run::new();
+    run.call(b"panic", true, |worker, flow| {
+        let Continue(mut connection) = flow else { panic!("{flow:?}") };
+        assert_eq!(worker.buffers.output, b"");
+        worker.end_raw(&mut connection);
+    });
+    assert_eq!(*run.ends.lock(), [Closed::Panicked]);
+}
+
+#[test]
+fn bytes_that_are_sent_back_are_consumed_once() {
+    let mut run = Run::new();
+    run.call(b"back and more", true, |worker, flow| {
+        assert!(matches!(flow, Continue(_)), "{flow:?}");
+        assert_eq!(worker.buffers.input.unread(), b" more");
+    });
+    assert_eq!(received(&mut run.client), b"back");
+}
+
+#[test]
+fn only_a_leader_gives_way_to_its_other_connections() {
+    for leads in [false, true] {
+        let mut run = Run::new();
+        run.call(b"one by one", leads, |worker, flow| match flow {
+            Continue(_) if !leads => assert_eq!(worker.buffers.input.unread(), b" by one"),
+            Break(Outcome::Yielded(connection)) if leads => {
+                assert_eq!(connection.leftover.as_slice(), b" by one");
+            }
+            flow => panic!("{flow:?}"),
+        });
+    }
+}
