@@ -148,3 +148,25 @@ impl FromRequest for Flash {
         Session::configure(options);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::middleware::Sessions;
+    use crate::{App, Key};
+
+    use super::*;
+
+    #[test]
+    fn a_session_keeps_the_latest_twenty_messages() {
+        let handler = |flash: Flash| -> Result<String> {
+            for number in 0..=MESSAGES_MAX {
+                flash.info(number.to_string())?;
+            }
+            let texts: Vec<String> = flash.take()?.into_iter().map(|shown| shown.text).collect();
+            Ok(texts.join(" "))
+        };
+        let app = App::new().get("/", handler).with(Sessions::in_cookie(Key::generate()));
+        let latest: Vec<String> = (1..=MESSAGES_MAX).map(|number| number.to_string()).collect();
+        app.test().get("/").send().assert_text(&latest.join(" "));
+    }
+}

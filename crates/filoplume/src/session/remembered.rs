@@ -112,3 +112,23 @@ impl Record {
         self.values.get(REMEMBERED).and_then(Value::as_u64).map(Duration::from_secs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::middleware::Sessions;
+    use crate::{App, Key};
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_remembered_for_a_second_up_to_the_absolute_timeout() {
+        const LONGEST: Duration = Duration::from_secs(60);
+        let handler = |session: Session| -> Result<String> {
+            let times = [999, 1000, 60_000, 60_001].map(Duration::from_millis);
+            Ok(format!("{:?}", times.map(|time| session.remember(time).is_ok())))
+        };
+        let sessions = Sessions::in_cookie(Key::generate()).absolute_timeout(LONGEST);
+        let client = App::new().get("/", handler).with(sessions).test();
+        client.get("/").send().assert_text("[false, true, true, false]");
+    }
+}

@@ -226,4 +226,21 @@ mod tests {
         assert_eq!(sessions.peek("a", now), None);
         assert_eq!(sessions.first_expired(now).as_deref(), Some("a"));
     }
+    #[test]
+    fn as_many_sessions_return_to_probation_as_exceed_the_share() {
+        let now = Instant::now();
+        let end = now + Duration::from_secs(1);
+        let mut sessions = Segments::default();
+        for id in ["a", "b", "c"] {
+            let new = New { owner: SessionOwner::Visitor, record: &[0; 100], end };
+            sessions.insert(id, new, now, 10_000);
+            sessions.record_use(id, 10_000);
+        }
+        // The share of sessions in use is 8000 bytes. This one exceeds it by two of the others.
+        let new = New { owner: SessionOwner::User, record: &[0; 7000], end };
+        sessions.insert("user", new, now, 10_000);
+        let classes = ["a", "b", "c", "user"].map(|id| sessions.by_id[id].class);
+        let expected = [Class::Probation, Class::Probation, Class::Visitors, Class::Users];
+        assert_eq!(classes, expected);
+    }
 }

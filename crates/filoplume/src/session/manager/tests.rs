@@ -254,6 +254,30 @@ fn a_request_that_saves_later_does_not_undo_that_another_has_remembered_the_sess
     assert_eq!(number(&manager, &cookie, "n", 400), None);
 }
 
+/// The other way round: its lifetime counts from its own time, not from the creation.
+#[test]
+fn a_request_that_remembers_a_session_saves_later_than_another() {
+    let (manager, _) = in_memory();
+    let cookie = begin(&manager);
+    let mut late = manager.load(Some(&cookie), 100).expect("memory does not fail");
+    let mut early = manager.load(Some(&cookie), 100).expect("memory does not fail");
+    early.change("n".to_owned(), Some(2.into()));
+    manager.save(early, 100).expect("memory does not fail");
+    late.remember(Duration::from_secs(300), 100);
+    manager.save(late, 101).expect("memory does not fail");
+    assert_eq!(number(&manager, &cookie, "n", 399), Some(2));
+    assert_eq!(number(&manager, &cookie, "n", 400), None);
+}
+
+#[test]
+fn a_session_in_a_cookie_ends_with_its_last_value() {
+    let manager = manager(Storage::Cookie);
+    let cookie = begin(&manager);
+    let mut live = manager.load(Some(&cookie), 1).expect("there is no store");
+    live.change("n".to_owned(), None);
+    assert_eq!(manager.save(live, 1).expect("there is no store"), CookieAction::Remove);
+}
+
 #[test]
 fn the_cookie_of_a_session_that_was_renewed_and_emptied_is_removed() {
     let (manager, store) = in_memory();
