@@ -321,4 +321,37 @@ mod tests {
             assert!(reader.read(&mut [0; 1024]).is_err(), "{number}: by the program");
         }
     }
+    /// A failure after the head can only cut the response short.
+    #[test]
+    fn a_long_range_of_a_truncated_file_is_an_error_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, content) = open(&folder);
+        fs::write(&path, "short").unwrap();
+        let error = content.into_body(ByteRange { start: 10, last: 150_000 }).unwrap_err();
+        assert_eq!(error.status(), 503);
+    }
+
+    #[test]
+    fn only_a_long_range_is_read_while_it_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        for (length, is_in_memory) in [(MEMORY_BYTES_MAX, true), (MEMORY_BYTES_MAX + 1, false)] {
+            let (_, content) = open(&folder);
+            let body = content.into_body(ByteRange { start: 0, last: length - 1 }).unwrap();
+            assert_eq!(matches!(body, ResponseBody::Bytes(_)), is_in_memory, "{length}");
+        }
+    }
+
+    #[test]
+    fn several_ranges_of_a_truncated_file_are_an_error_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, content) = open(&folder);
+        fs::write(&path, "short").unwrap();
+        let mut headers = filoplume_runtime::Headers::new();
+        headers.append("range", "bytes=10-20, 30-40").unwrap();
+        let stored = Stored { content, length: LENGTH as u64, validators: Validators::new() };
+        let get = filoplume_runtime::Method::GET;
+        let response = filoplume_runtime::Response::default();
+        let sent = crate::static_files::send::send(response, &get, &headers, stored, "text/plain");
+        assert_eq!(sent.unwrap_err().status(), 503);
+    }
 }

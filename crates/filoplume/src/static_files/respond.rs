@@ -315,4 +315,39 @@ mod tests {
             assert_eq!(accepts_fallback_page(&headers, path), expected, "{path} for {accept:?}");
         }
     }
+    struct NoFiles;
+
+    impl Source for NoFiles {
+        fn find(&self, _: &str) -> Result<Found> {
+            Ok(Found::Nothing)
+        }
+    }
+
+    fn get(path: &str) -> Request {
+        let request = http::Request::get(path).body(Vec::new()).expect("it is valid");
+        Request::try_from(request).expect("it is valid")
+    }
+
+    #[test]
+    fn that_there_is_no_fallback_page_depends_on_what_the_client_accepts() {
+        let vary = |options: Options| {
+            let files = Files { source: Box::new(NoFiles), options };
+            let error = files.find_fallback(&get("/x"), "x").err().expect("there are no files");
+            let response = error.into_pending_response();
+            (response.status().as_u16(), response.headers().get_str("vary").map(str::to_owned))
+        };
+        let folder = || super::super::StaticFiles::folder("site");
+        let accept = Some("accept".to_owned());
+        assert_eq!(vary(folder().fallback("index.html").options), (404, accept));
+        assert_eq!(vary(folder().options), (404, None));
+    }
+
+    #[test]
+    fn a_redirect_to_a_folder_stays_on_its_host() {
+        let location = |path: &str| {
+            redirect(&get(path)).ok()?.headers().get_str("location").map(str::to_owned)
+        };
+        assert_eq!(location("/docs?a=b").as_deref(), Some("/docs/?a=b"));
+        assert_eq!(location("//host"), None);
+    }
 }

@@ -74,3 +74,25 @@ fn range_header<'a>(method: &Method, headers: &'a Headers) -> Option<&'a str> {
     let is_defined = *method == Method::GET && values.next().is_none();
     if is_defined { std::str::from_utf8(value).ok() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_range_of_a_get_counts() {
+        let rows: [(Method, &[&str], Option<&str>); 4] = [
+            (Method::GET, &["bytes=0-1"], Some("bytes=0-1")),
+            (Method::HEAD, &["bytes=0-1"], None),
+            (Method::GET, &["bytes=0-1", "bytes=0-1"], None),
+            (Method::GET, &[], None),
+        ];
+        for (method, fields, expected) in rows {
+            let mut headers = Headers::new();
+            for field in fields {
+                headers.append("range", field).expect("it is a header");
+            }
+            assert_eq!(range_header(&method, &headers), expected, "{method} {fields:?}");
+        }
+    }
+}
