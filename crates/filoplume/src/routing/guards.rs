@@ -139,3 +139,40 @@ pub(super) fn has_kinds(layers: &[Layer], wanted: &[Layer]) -> bool {
 fn has_layer(layers: &[Layer], wanted: &Layer) -> bool {
     layers.iter().any(|layer| std::ptr::addr_eq(Arc::as_ptr(layer), Arc::as_ptr(wanted)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(prefix: &str, states: States) -> GuardedRouter {
+        GuardedRouter {
+            pattern: prefix.to_owned(),
+            prefix: Prefix::of(prefix),
+            captures: Vec::new(),
+            layers: Vec::new(),
+            states,
+            written_at: Location::caller(),
+        }
+    }
+
+    /// Both are as narrow, and a path may be below both.
+    #[test]
+    fn of_prefixes_of_the_same_rank_the_first_stays_first() {
+        let prefixes = ["/{a}", "/x{a}", "/{a}.d", "/x"];
+        let routers = prefixes.map(|prefix| router(prefix, States::default())).into();
+        let sorted: Vec<String> =
+            joined(routers).into_iter().map(|router| router.pattern).collect();
+        assert_eq!(sorted, ["/x", "/x{a}", "/{a}.d", "/{a}"]);
+    }
+
+    #[test]
+    fn routers_with_the_same_prefix_have_the_states_of_both() {
+        let (mut one, mut two) = (States::default(), States::default());
+        one.insert(1_u8, Location::caller());
+        two.insert(2_u16, Location::caller());
+        two.insert(2_u8, Location::caller());
+        let joined = joined(vec![router("/x", one), router("/x", two)]);
+        let [both] = joined.as_slice() else { panic!("there are {}", joined.len()) };
+        assert_eq!((both.states.get(), both.states.get()), (Some(&1_u8), Some(&2_u16)));
+    }
+}

@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn narrower_prefixes_come_first() {
-        let mut prefixes = ["/{a}", "/{a}/b", "/x", "/x/{b}", "/@{a}"];
+        let mut prefixes = ["/{a}", "/{a}/b", "/x", "/x/{b}", "/@{a}", "/{a}.d"];
         prefixes.sort_by_key(|prefix| Prefix::of(prefix).rank());
-        assert_eq!(prefixes, ["/x/{b}", "/x", "/@{a}", "/{a}/b", "/{a}"]);
+        assert_eq!(prefixes, ["/x/{b}", "/x", "/@{a}", "/{a}.d", "/{a}/b", "/{a}"]);
     }
 }

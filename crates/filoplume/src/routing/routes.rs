@@ -90,3 +90,13 @@ impl fmt::Display for Routes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// So that two apps are printed alike.
+    #[test]
+    fn methods_have_the_width_of_the_longest_common_one() {
+        let app = crate::App::new().get("/", || "hi");
+        assert_eq!(app.routes().to_string(), "GET     /\n");
+    }
+}
