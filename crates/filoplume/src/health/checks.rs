@@ -116,6 +116,15 @@ struct Run {
 }
 
 impl State {
+    /// Returns the state after a run that took this long.
+    fn of(result: &Result<()>, took: Duration, deadline: Duration) -> Self {
+        match result {
+            Err(_) => Self::Failed,
+            Ok(()) if took >= deadline => Self::Late,
+            Ok(()) => Self::Passed,
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -288,11 +297,7 @@ impl Checks {
         let mut shared = self.shared.lock();
         let record = &mut shared.records[index];
         let took = record.running_since.take().map_or(Duration::ZERO, |since| now - since);
-        let state = match &result {
-            Err(_) => State::Failed,
-            Ok(()) if took >= check.deadline => State::Late,
-            Ok(()) => State::Passed,
-        };
+        let state = State::of(&result, took, check.deadline);
         record.has_passed |= state == State::Passed;
         if record.last.is_none_or(|run| run.state != state) {
             record.state_since = Some(now);
@@ -377,6 +382,46 @@ mod tests {
         assert!(Record::default().is_news(Failed));
     }
 
+    #[test]
+    fn a_run_is_late_at_its_deadline() {
+        let deadline = Duration::from_secs(10);
+        let before = deadline - Duration::from_nanos(1);
+        assert_eq!(State::of(&Ok(()), before, deadline), State::Passed);
+        assert_eq!(State::of(&Ok(()), deadline, deadline), State::Late);
+        let failed = Err(Error::internal("no route"));
+        assert_eq!(State::of(&failed, deadline, deadline), State::Failed);
+    }
+
+    #[test]
+    fn a_result_is_used_until_it_is_too_old() {
+        let (ended, cache_for) = (Instant::now(), Duration::from_secs(1));
+        let last = Some(Run { state: State::Passed, took: Duration::ZERO, ended });
+        let record = Record { last, ..Record::default() };
+        assert!(!record.is_due(ended + cache_for - Duration::from_nanos(1), cache_for));
+        assert!(record.is_due(ended + cache_for, cache_for));
+    }
+
+    #[test]
+    fn a_state_lasts_until_a_run_ends_with_another() {
+        let checks = Checks::new(vec![check()], Duration::ZERO);
+        let begun = Instant::now();
+        checks.end(0, Ok(()));
+        checks.shared.lock().records[0].state_since = Some(begun);
+        checks.end(0, Ok(()));
+        assert_eq!(checks.shared.lock().records[0].state_since, Some(begun));
+        checks.end(0, Err(Error::internal("no route")));
+        assert_ne!(checks.shared.lock().records[0].state_since, Some(begun));
+    }
+
+    fn check() -> Check {
+        Check {
+            name: "a".to_owned(),
+            deadline: Duration::from_secs(10),
+            purpose: Purpose::Ready,
+            run: Box::new(|| Ok(())),
+        }
+    }
+
     fn hanging_for(time: Duration, last: State) -> (Record, Instant) {
         let now = Instant::now();
         let record = Record {
@@ -391,12 +436,7 @@ mod tests {
 
     #[test]
     fn a_check_that_hangs_tells_no_error_of_an_earlier_run_and_is_late_since_its_deadline() {
-        let check = Check {
-            name: "a".to_owned(),
-            deadline: Duration::from_secs(10),
-            purpose: Purpose::Ready,
-            run: Box::new(|| Ok(())),
-        };
+        let check = check();
         for (last, since) in [(State::Failed, 20), (State::Passed, 20), (State::Late, 30)] {
             let (record, now) = hanging_for(Duration::from_secs(30), last);
             let finding = record.finding(&check, now);

@@ -72,8 +72,15 @@ impl Readiness {
 
     fn is_overloaded(&self) -> bool {
         let metrics = self.overloaded_at.and_then(|_| self.monitor.get()?.metrics());
-        metrics.zip(self.overloaded_at).is_some_and(|(metrics, max)| metrics.waiting >= max)
+        metrics
+            .zip(self.overloaded_at)
+            .is_some_and(|(metrics, max)| overloads(metrics.waiting, max))
     }
+}
+
+/// Returns whether an instance with so many waiting requests is overloaded.
+fn overloads(waiting: usize, overloaded_at: usize) -> bool {
+    waiting >= overloaded_at
 }
 
 impl CheckResults for Readiness {
@@ -135,6 +142,7 @@ fn log(verdict: Verdict, findings: &[Finding<'_>]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::checks::{Check, Purpose};
     use super::*;
 
     #[test]
@@ -153,5 +161,35 @@ mod tests {
             let now = start + Duration::from_millis(at);
             assert_eq!(log.is_news(is_ready, now), is_news, "{at}");
         }
+    }
+    #[test]
+    fn an_instance_is_overloaded_from_its_threshold_on() {
+        assert_eq!([9, 10, 11].map(|waiting| overloads(waiting, 10)), [false, true, true]);
+    }
+
+    /// An instance that starts is not reported before its checks have ended, and one that stops is.
+    #[test]
+    fn an_instance_that_stops_is_not_ready_whatever_its_checks_say() {
+        let check = Check {
+            name: "a".to_owned(),
+            deadline: Duration::from_secs(10),
+            purpose: Purpose::Ready,
+            run: Box::new(|| Ok(())),
+        };
+        let readiness = Readiness {
+            checks: Arc::new(Checks::new(vec![check], Duration::ZERO)),
+            stopping: Stopping::new(),
+            overloaded_at: None,
+            monitor: Arc::default(),
+            log: Mutex::default(),
+        };
+        let text = || {
+            let mut samples = Samples::default();
+            readiness.collect(&mut samples);
+            samples.text()
+        };
+        assert!(!text().contains("filoplume_ready"), "{}", text());
+        readiness.stopping.tell();
+        assert!(text().contains("\nfiloplume_ready 0\n"), "{}", text());
     }
 }

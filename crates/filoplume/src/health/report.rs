@@ -105,3 +105,22 @@ fn milliseconds(time: Duration) -> String {
     let micros = time.as_micros();
     format!("{}.{:03}", micros / 1000, micros % 1000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_milliseconds_and_their_thousandths() {
+        assert_eq!(milliseconds(Duration::from_micros(12_034)), "12.034");
+        assert_eq!(milliseconds(Duration::from_nanos(999)), "0.000");
+    }
+
+    /// A stored answer would tell nothing about the instance.
+    #[test]
+    fn no_cache_keeps_an_answer() {
+        let response = response(Verdict::Ready, &[]);
+        assert_eq!(response.headers().get_str("cache-control"), Some("no-store"));
+        assert_eq!(response.headers().get_str("content-type"), Some("application/json"));
+    }
+}

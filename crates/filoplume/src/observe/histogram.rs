@@ -165,6 +165,7 @@ mod tests {
         let histogram = Histogram::default();
         [1, 2, 9].into_iter().for_each(|ms| histogram.add(Duration::from_millis(ms), 1));
         assert_eq!(histogram.read().quantile(0.5), Some(Duration::from_millis(2)));
+        assert_eq!(histogram.read().quantile(0.0), Some(Duration::from_millis(1)));
     }
 
     #[test]

@@ -257,12 +257,19 @@ fn report(line: &str) {
 mod tests {
     use super::*;
 
+    impl Samples {
+        /// Returns the samples as metrics are read.
+        pub(crate) fn text(&self) -> String {
+            let mut text = OpenMetrics::with_capacity(0);
+            self.write(&mut text);
+            text.finish()
+        }
+    }
+
     fn text_of(collector: impl Fn(&mut Samples)) -> (String, Option<String>) {
         let mut samples = Samples::default();
         collector(&mut samples);
-        let mut text = OpenMetrics::with_capacity(0);
-        samples.write(&mut text);
-        (text.finish(), samples.mistake)
+        (samples.text(), samples.mistake)
     }
 
     #[test]
@@ -370,6 +377,13 @@ mod tests {
         collectors.write(&mut text);
         let text = text.finish();
         assert!(text.contains("before 1\n") && text.contains("after 2\n"), "{text}");
+    }
+
+    #[test]
+    fn the_name_of_a_counter_may_end_like_one_twice() {
+        let (text, mistake) = text_of(|samples| samples.counter("x_total_total", "", &[], 1));
+        assert_eq!(mistake, None);
+        assert!(text.contains("x_total_total 1\n"), "{text}");
     }
 
     #[test]
