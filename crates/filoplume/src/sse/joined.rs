@@ -81,4 +81,17 @@ mod tests {
             assert_eq!(passed_on(&event), Some(event));
         }
     }
+    /// It may come from a later version, in which it means something else.
+    #[test]
+    fn a_message_of_another_form_is_no_event() {
+        let fields = |bytes: &[u8]| {
+            let bytes = bytes.to_vec();
+            Writer::fields(|message| bytes.iter().for_each(|&byte| message.byte(byte)))
+        };
+        let is_read = |bytes: &[u8]| read(Reader::of_fields(&fields(bytes))).is_some();
+        assert!(is_read(&[0; 6]));
+        assert!(!is_read(&[0; 5]), "a field is missing");
+        assert!(!is_read(&[0; 7]), "a byte follows");
+        assert!(!is_read(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "neither there nor absent");
+    }
 }
