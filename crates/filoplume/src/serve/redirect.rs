@@ -35,3 +35,30 @@ fn is_host(host: &str) -> bool {
     let is_address = host.starts_with('[');
     is_address || host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location_of(request: http::request::Builder, port: u16) -> Option<String> {
+        let request = request.body(Vec::new()).expect("it is valid");
+        let request = Request::try_from(request).expect("it is valid");
+        to_https(&request, port).headers().get_str("location").map(str::to_owned)
+    }
+
+    #[test]
+    fn a_redirect_leads_to_the_same_place() {
+        let get = |host: &str| http::Request::get("/a?b").header("host", host);
+        let rows = [
+            ("example.org", 443, Some("https://example.org/a?b")),
+            ("example.org:80", 8443, Some("https://example.org:8443/a?b")),
+            ("[::1]:80", 443, Some("https://[::1]/a?b")),
+            ("a@b", 443, None),
+        ];
+        for (host, port, expected) in rows {
+            assert_eq!(location_of(get(host), port).as_deref(), expected, "{host}");
+        }
+        let options = http::Request::options("*").header("host", "example.org");
+        assert_eq!(location_of(options, 443).as_deref(), Some("https://example.org/"));
+    }
+}

@@ -203,3 +203,19 @@ impl fmt::Debug for AppService {
         self.app.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A listener for both versions of IP sees IPv4 addresses in their IPv6 form.
+    #[test]
+    fn a_proxy_is_trusted_by_either_form_of_its_address() {
+        let app = crate::App::new().trust_proxies(["192.0.2.1"]).build().expect("it is valid");
+        for (address, expected) in
+            [("192.0.2.1", true), ("::ffff:192.0.2.1", true), ("::ffff:192.0.2.2", false)]
+        {
+            assert_eq!(app.is_proxy(address.parse().expect("it is valid")), expected, "{address}");
+        }
+    }
+}
