@@ -124,3 +124,35 @@ fn guess(name: &str) -> Option<String> {
 fn guess(_: &str) -> Option<String> {
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The headers of a response after it was described.
+    fn described(status: u16, current: &str) -> Response {
+        let mut response = Response::new(status);
+        response.set_header("content-type", current).expect("it is valid");
+        describe(response, "a.txt", None).expect("it is valid")
+    }
+
+    #[test]
+    fn only_parts_keep_their_type() {
+        let parts = "multipart/byteranges; boundary=x";
+        let rows = [(206, parts, true), (200, parts, false), (206, "text/html", false)];
+        for (status, current, is_kept) in rows {
+            let response = described(status, current);
+            let kept = response.headers().get_str("content-type") == Some(current);
+            assert_eq!(kept, is_kept, "{status} {current}");
+            assert!(response.headers().contains("content-disposition"), "{status} {current}");
+        }
+    }
+
+    /// The client has the other headers already.
+    #[test]
+    fn content_that_the_client_has_is_not_described() {
+        let response = described(304, "text/html");
+        assert!(!response.headers().contains("content-disposition"));
+        assert_eq!(response.headers().get_str("content-type"), Some("text/html"));
+    }
+}

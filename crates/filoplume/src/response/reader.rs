@@ -115,3 +115,29 @@ impl IntoResponse for File {
         Ok(response)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use std::io::{Seek, SeekFrom, Write};
+
+    use filoplume_runtime::ResponseBody;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_sent_from_its_position_to_its_end() {
+        for (position, expected) in [(0, 5), (2, 3), (9, 0)] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(b"12345").unwrap();
+            file.seek(SeekFrom::Start(position)).unwrap();
+            let length = match file.into_response().unwrap().body() {
+                ResponseBody::File { length, .. } | ResponseBody::Sized { length, .. } => *length,
+                ResponseBody::Empty => 0,
+                body => panic!("{body:?}"),
+            };
+            assert_eq!(length, expected, "from {position}");
+        }
+    }
+}
