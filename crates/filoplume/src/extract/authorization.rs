@@ -363,6 +363,17 @@ mod tests {
         }
     }
 
+    /// Both the field and the text that it encodes.
+    #[test]
+    fn credentials_are_utf8() {
+        let malformed = Err(AuthorizationRejection::Malformed { scheme: Scheme::Basic });
+        let encoded = format!("Basic {}", STANDARD.encode(b"ada:\xff"));
+        assert_eq!(Basic::of(&request(&[&encoded])), malformed);
+        let mut request = request(&[]);
+        request.headers_mut().append("authorization", b"Basic \xff").expect("it is a field");
+        assert_eq!(Basic::of(&request), malformed);
+    }
+
     #[test]
     fn invalid_credentials_are_described() {
         let (missing, malformed, several) = (

@@ -20,3 +20,16 @@ impl FromRequest for Cancel {
         options.cancellable();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_takes_it_can_be_cancelled() {
+        let mut options = RouteOptions::new();
+        assert!(format!("{options:?}").contains("is_cancellable: false"));
+        Cancel::configure(&mut options);
+        assert!(format!("{options:?}").contains("is_cancellable: true"));
+    }
+}

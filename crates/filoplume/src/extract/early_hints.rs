@@ -20,3 +20,16 @@ impl FromRequest for EarlyHints {
         options.early_hints();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_takes_them_sends_interim_responses() {
+        let mut options = RouteOptions::new();
+        assert!(format!("{options:?}").contains("sends_hints: false"));
+        EarlyHints::configure(&mut options);
+        assert!(format!("{options:?}").contains("sends_hints: true"));
+    }
+}

@@ -69,3 +69,16 @@ impl FromRequest for Observed {
         options.observe();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_takes_it_has_its_app_observed() {
+        let mut options = RouteOptions::new();
+        assert!(format!("{options:?}").contains("is_observed: false"));
+        Observed::configure(&mut options);
+        assert!(format!("{options:?}").contains("is_observed: true"));
+    }
+}

@@ -244,3 +244,16 @@ impl FromRequest for HeaderMap {
         Ok(Self::from(request.headers()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_without_a_query_has_an_empty_one() {
+        let client = crate::App::new().get("/", |RawQuery(query): RawQuery| query).test();
+        for (target, expected) in [("/", ""), ("/?", ""), ("/?a=%20b&", "a=%20b&")] {
+            client.get(target).send().assert_text(expected);
+        }
+    }
+}

@@ -70,3 +70,37 @@ fn prefixed_cookies_get_their_required_attributes() {
     let cookie = Cookie::build(("a", "b")).same_site(SameSite::None).http_only(false);
     assert_eq!(sent(cookie), Ok("a=b; SameSite=None; Secure; Path=/".to_owned()));
 }
+
+/// A change after the response would be lost in silence.
+#[test]
+fn a_change_after_the_response_is_logged() {
+    let kept = Arc::new(Mutex::new(None));
+    let keeper = Arc::clone(&kept);
+    let handler = move |cookies: Cookies| {
+        cookies.add(("early", "1"));
+        *keeper.lock() = Some(cookies);
+        "hi"
+    };
+    let response = crate::App::new().get("/", handler).test().get("/").send();
+    assert_eq!(response.cookie("early"), Some("1"));
+    let cookies = kept.lock().take().expect("the handler was called");
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || cookies.add(("late", "1")));
+    let log = String::from_utf8_lossy(&log.0.lock()).into_owned();
+    assert!(log.contains("after the response was made") && log.contains("late"), "{log}");
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

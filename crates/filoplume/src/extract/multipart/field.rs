@@ -213,3 +213,23 @@ impl fmt::Debug for Field<'_> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use super::super::MultipartLimits;
+    use super::*;
+
+    #[test]
+    fn a_read_of_nothing_does_not_wait_for_content() {
+        let form = "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n123";
+        let body = Body::from(form.as_bytes().to_vec());
+        let mut parser = Parser::new(body, "b", MultipartLimits::new());
+        assert!(parser.next_part().unwrap());
+        let mut field = Field::new(&mut parser);
+        assert_eq!(field.read(&mut [0; 9]).unwrap(), 3);
+        assert_eq!(field.read(&mut []).unwrap(), 0);
+        assert!(field.read(&mut [0]).is_err(), "the form ends early");
+    }
+}

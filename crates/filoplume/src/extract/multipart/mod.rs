@@ -121,3 +121,18 @@ impl fmt::Debug for Multipart {
         f.debug_struct("Multipart").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_a_handler_keep_the_maximum_of_its_route() {
+        let parser = Parser::new(Body::default(), "b", MultipartLimits::new());
+        let mut form = Multipart { parser, content_bytes_max: Some(7) };
+        form.set_limits(MultipartLimits::new());
+        assert_eq!(form.parser.limits.total(), 7);
+        form.set_limits(MultipartLimits::new().total_bytes_max(9));
+        assert_eq!(form.parser.limits.total(), 9);
+    }
+}

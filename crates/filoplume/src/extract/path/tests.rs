@@ -82,3 +82,34 @@ fn errors_name_the_capture() {
     );
     assert!(read::<u8>(&captures).is_err_and(|message| message.contains("use a tuple")));
 }
+
+#[test]
+fn a_value_that_takes_anything_is_a_text_or_a_map() {
+    use serde_json::{Value, json};
+    assert_eq!(read::<Value>(&[("id", "17")]), Ok(json!("17")));
+    assert_eq!(read::<Value>(&[("a", "1"), ("b", "2")]), Ok(json!({ "a": "1", "b": "2" })));
+}
+
+#[test]
+fn a_tuple_has_as_many_values_as_the_pattern_has_captures() {
+    let captures = [("a", "1"), ("b", "2"), ("c", "3")];
+    assert_eq!(read(&captures), Ok((1_u8, 2_u8, 3_u8)));
+    assert!(read::<(u8, u8)>(&captures).is_err_and(|message| message.contains("3 captures")));
+    assert!(
+        read::<(u8, u8, u8, u8)>(&captures).is_err_and(|message| message.contains("3 captures"))
+    );
+}
+
+/// A client cannot know which of several captures a message is about.
+#[test]
+fn a_message_without_a_name_is_about_the_only_capture() {
+    let rejection = |pattern: &str, path: &str| {
+        let pattern = Pattern::parse(pattern).unwrap();
+        let captures = Captures::new(&pattern.captures, path);
+        PathError::Plain("it is odd".to_owned()).into_rejection(&captures)
+    };
+    assert!(
+        matches!(rejection("/{a}", "/1"), PathRejection::Invalid { capture, .. } if capture == "a")
+    );
+    assert!(matches!(rejection("/{a}/{b}", "/1/2"), PathRejection::Mismatch { .. }));
+}

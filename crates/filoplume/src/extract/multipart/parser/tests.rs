@@ -253,6 +253,51 @@ fn limits_are_kept() {
     check(MultipartLimits::new().total_bytes_max(length), expect!["a=12345\na=1"]);
 }
 
+/// The length of a field counts in all, however it arrives.
+#[test]
+fn a_field_is_as_long_as_all_its_pieces() {
+    check_limits(
+        format!("{A}12345\r\n--b--").as_bytes(),
+        &MultipartLimits::new().field_bytes_max(4),
+        expect!["refused: `a` is longer than the 4 bytes that are accepted"],
+    );
+}
+
+#[test]
+fn a_boundary_may_be_padded_up_to_a_limit() {
+    let padded = |count| {
+        let form = format!("{A}1\r\n--b{}{}2\r\n--b--", " ".repeat(count), &A[3..]);
+        events(form.as_bytes(), MultipartLimits::new())
+    };
+    assert_eq!(padded(PADDING_BYTES_MAX), "a=1\na=2");
+    assert!(padded(PADDING_BYTES_MAX + 1).starts_with("a=1\nrefused: "));
+}
+
+#[test]
+fn a_dash_after_the_padding_of_a_boundary_is_wrong_at_once() {
+    check(
+        &format!("{A}1\r\n--b -"),
+        expect![[r#"
+        a=1
+        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither a line end nor `--`"#]],
+    );
+}
+
+#[test]
+fn a_read_that_was_interrupted_is_repeated() {
+    struct Interrupted(bool);
+    impl Read for Interrupted {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            let is_second = std::mem::replace(&mut self.0, true);
+            if is_second { Ok(0) } else { Err(ErrorKind::Interrupted.into()) }
+        }
+    }
+    let form = format!("{A}1\r\n--b--");
+    let (begin, end) = form.as_bytes().split_at(20);
+    let reader = begin.chain(Interrupted(false)).chain(end);
+    assert_eq!(events(reader, MultipartLimits::new()), "a=1");
+}
+
 #[test]
 fn long_input_is_rejected_before_it_has_arrived() {
     let endless = |text: &str, repeated: u8| {
