@@ -231,6 +231,7 @@ mod tests {
             ("example.org:8080", "example.org:8080", true),
             ("example.org:8080", "example.org", false),
             ("example.org:8080", "example.org:80", false),
+            ("example.org:80", "example.org", true),
             ("example.org:443", "example.org", true),
             ("example.org:443", "example.org:443", true),
             ("example.org:443", "example.org:444", false),

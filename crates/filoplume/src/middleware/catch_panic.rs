@@ -98,3 +98,29 @@ pub(crate) fn run_catching_panics(request: Request, next: Next<'_>) -> Response 
     let result = catch_unwind(AssertUnwindSafe(|| next.run(request)));
     result.unwrap_or_else(|panic| context.panicked(&*panic))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_keeps_its_own_headers_and_gets_the_others() {
+        let headers = |fields: &[(&str, &str)]| {
+            let mut headers = Headers::new();
+            for &(name, value) in fields {
+                headers.append(name, value).expect("it is a header");
+            }
+            headers
+        };
+        let mut page = headers(&[("content-type", "text/html")]);
+        let others = headers(&[("Content-Type", "text/plain"), ("vary", "a"), ("vary", "b")]);
+        add_missing(&mut page, &others).expect("they are headers");
+        let all: Vec<_> = page.iter().map(|(name, value)| (name, value.to_vec())).collect();
+        let expected = [("content-type", "text/html"), ("vary", "a"), ("vary", "b")];
+        assert_eq!(all.len(), expected.len());
+        for ((name, value), (expected_name, expected_value)) in all.iter().zip(expected) {
+            assert!(name.eq_ignore_ascii_case(expected_name), "{name}");
+            assert_eq!(value, expected_value.as_bytes());
+        }
+    }
+}

@@ -443,4 +443,17 @@ mod tests {
         assert_eq!(field_of_form(b"a_csrf=x&_csrfx=y"), None);
         assert_eq!(field_of_form(b"\xff"), None);
     }
+    #[test]
+    fn a_request_that_is_said_to_come_from_two_sites_is_from_another() {
+        let app = crate::App::new()
+            .post("/", || "changed")
+            .with(crate::middleware::Sessions::in_cookie(crate::Key::generate()))
+            .with(Csrf::new());
+        let client = app.test();
+        for (second, expected) in [("none", "token is missing"), ("cross-site", "another site")] {
+            let request = client.post("/").header("sec-fetch-site", "same-origin");
+            let response = request.header("sec-fetch-site", second).send();
+            response.assert_status(403).assert_contains(expected);
+        }
+    }
 }

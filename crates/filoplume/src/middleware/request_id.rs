@@ -177,3 +177,21 @@ impl FromRequest for RequestId {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::App;
+
+    /// As in an app that has it and a router that has it too.
+    #[test]
+    fn a_request_has_one_id() {
+        let ids = || RequestIds::new().trust_incoming(true);
+        let handler = |id: RequestId| id.as_str().to_owned();
+        let client = App::new().get("/", handler).with(ids()).with(ids()).test();
+        let response = client.get("/").send();
+        response.assert_header("x-request-id", response.text());
+        let known = client.get("/").header("x-request-id", "known").send();
+        known.assert_text("known").assert_header("x-request-id", "known");
+    }
+}

@@ -86,12 +86,17 @@ impl Counted {
             let begun = Instant::now();
             (self.content.read(buffer), begun.elapsed())
         });
-        self.turn_bytes = if took < TURN_MIN {
-            (self.turn_bytes * 2).min(TURN_BYTES_MAX)
-        } else {
-            (self.turn_bytes / 2).max(TURN_BYTES)
-        };
+        self.turn_bytes = next_turn_bytes(self.turn_bytes, took);
         read
+    }
+}
+
+/// Returns how much the next turn decodes after one that took this long.
+fn next_turn_bytes(turn_bytes: usize, took: Duration) -> usize {
+    if took < TURN_MIN {
+        (turn_bytes * 2).min(TURN_BYTES_MAX)
+    } else {
+        (turn_bytes / 2).max(TURN_BYTES)
     }
 }
 
@@ -347,6 +352,25 @@ mod tests {
         let mut later = source(&[&[], &[0x1b], &[0x11]]);
         for length in [0, 1, 1] {
             assert_eq!(later.read(&mut buffer).unwrap(), length);
+        }
+    }
+
+    #[test]
+    fn a_turn_becomes_longer_while_it_is_short_and_stays_within_bounds() {
+        let before = TURN_MIN - Duration::from_nanos(1);
+        assert_eq!(next_turn_bytes(TURN_BYTES, before), 2 * TURN_BYTES);
+        assert_eq!(next_turn_bytes(TURN_BYTES_MAX, before), TURN_BYTES_MAX);
+        assert_eq!(next_turn_bytes(TURN_BYTES_MAX, TURN_MIN), TURN_BYTES_MAX / 2);
+        assert_eq!(next_turn_bytes(TURN_BYTES, TURN_MIN), TURN_BYTES);
+    }
+
+    #[test]
+    fn a_read_of_nothing_is_not_the_end() {
+        let mut buffer = [0; 8];
+        for (coding, content) in [(ContentCoding::Gzip, GZIP), (ContentCoding::Deflate, ZLIB)] {
+            let mut layer = layer(coding, &[content, &[], &[], &[]]);
+            assert_eq!(layer.read(&mut []).unwrap(), 0, "{coding:?}");
+            assert_eq!(layer.read(&mut buffer).unwrap(), 1, "{coding:?}");
         }
     }
 

@@ -152,3 +152,37 @@ impl Middleware for Decompression {
         options.decode_content();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Cursor};
+
+    use filoplume_runtime::Body;
+
+    use super::*;
+    use crate::App;
+
+    /// Any number of them decode to nothing.
+    const EMPTY_GZIP: [u8; 20] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    #[test]
+    fn coded_content_is_bounded_too_although_its_length_is_unknown() {
+        let unsized_content = |mut request: Request, next: Next<'_>| -> Result<Response> {
+            let content = std::mem::take(request.body_mut()).into_bytes(u64::MAX)?;
+            *request.body_mut() = Body::from_reader(Cursor::new(content));
+            Ok(next.run(request))
+        };
+        let app = App::new()
+            .post("/", |mut content: Body| -> Result<String> {
+                Ok(io::copy(&mut content, &mut io::sink())?.to_string())
+            })
+            .with(unsized_content)
+            .with(Decompression::new().bytes_max(100));
+        let client = app.test();
+        for (members, status) in [(5, 200), (6, 413)] {
+            let request = client.post("/").header("content-encoding", "gzip");
+            let response = request.body(EMPTY_GZIP.repeat(members)).chunked().send();
+            response.assert_status(status);
+        }
+    }
+}

@@ -121,6 +121,15 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_is_known_makes_no_room() {
+        let (memory, bucket) = (Memory::new(4), Bucket::new(1, Duration::from_secs(1)));
+        let is_allowed = |key: &[u8]| memory.take_at(key, &bucket, 0).retry_after.is_none();
+        // Each generation has room for two. The second request of `a` begins none.
+        assert_eq!([b"a", b"b", b"a"].map(|key| is_allowed(key)), [true, true, false]);
+        assert_eq!([b"c", b"c", b"b"].map(|key| is_allowed(key)), [true, false, false]);
+    }
+
+    #[test]
     fn a_flood_of_keys_neither_grows_nor_resets_an_active_client() {
         let (memory, bucket) = (Memory::new(10_000), Bucket::new(10, Duration::from_secs(1)));
         let mut allowed = 0;

@@ -265,13 +265,35 @@ impl Write for Lines {
     }
 }
 
+/// Notes the trace of a response to a refused request, as a logger outside does.
+#[cfg(feature = "spool")]
+struct Outside(Arc<Mutex<Option<String>>>);
+
+#[cfg(feature = "spool")]
+impl Middleware for Outside {
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        Ok(next.run(request))
+    }
+
+    fn refused(&self, request: &Request, next: crate::core::refusal::NextRefused<'_>) -> Response {
+        let response = next.run(request);
+        let trace = response.extensions().get().map(TraceContext::trace_id);
+        *self.0.lock().unwrap() = trace.map(|id| id.to_string());
+        response
+    }
+
+    fn configure(&self, _: &mut crate::core::options::RouteOptions) {}
+}
+
 /// There is no room here for a file in which a content waits, so the server refuses the request.
 #[cfg(feature = "spool")]
 #[test]
 fn a_refused_request_has_a_span() {
+    let outside = Arc::default();
     let app = App::new()
         .route("/files", post(|_: Body| "never called").spooled())
         .config(ServerConfig::default().spooled_bytes_max(1))
+        .with(Outside(Arc::clone(&outside)))
         .with(RequestIds::new().trust_incoming(true))
         .with(Tracing::new().incoming(Incoming::Trust));
     let seen = watch(app, |client| {
@@ -295,6 +317,7 @@ fn a_refused_request_has_a_span() {
         assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}: {fields:?}");
     }
     assert!(!fields["filoplume.refusal.because"].is_empty(), "{fields:?}");
+    assert_eq!(outside.lock().unwrap().as_deref(), Some(TRACE));
 }
 
 /// Gives the events and spans of all threads to one subscriber.
