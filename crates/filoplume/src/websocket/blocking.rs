@@ -10,7 +10,7 @@ use filoplume_runtime::{BlockingStream, Stopping};
 use filoplume_websocket::{CloseCode, CloseFrame, Decoder, Encoder, Event};
 use parking_lot::Mutex;
 
-use super::config::Config;
+use super::config::{Config, Times};
 use super::handlers::log_failure;
 use super::message::{AsMessage, Message, MessageRef, SocketResult};
 use super::negotiated::Negotiated;
@@ -233,11 +233,7 @@ impl BlockingSocket {
 
     /// Waits for bytes. Returns whether a ping waits for its answer.
     fn fill(&mut self, is_pinged: bool) -> io::Result<bool> {
-        let timeout = match (self.stage, is_pinged) {
-            (Stage::Open, false) => self.config.times.ping_interval,
-            (Stage::Open, true) => self.config.times.pong_timeout,
-            _ => self.config.times.close_timeout,
-        };
+        let timeout = read_timeout(self.stage, is_pinged, &self.config.times);
         self.decoder.release();
         self.stream.set_read_timeout(Some(timeout))?;
         let mut chunk = [0; READ_BYTES];
@@ -402,5 +398,34 @@ pub(super) fn run<R: SocketResult>(
     if let Err(panic) = result {
         // The engine counts the panic.
         resume_unwind(panic);
+    }
+}
+
+/// Returns how long to wait for input.
+fn read_timeout(stage: Stage, is_pinged: bool, times: &Times) -> Duration {
+    match (stage, is_pinged) {
+        (Stage::Open, false) => times.ping_interval,
+        (Stage::Open, true) => times.pong_timeout,
+        (Stage::Closing | Stage::Closed, _) => times.close_timeout,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_has_its_patience() {
+        let [ping_interval, pong_timeout, close_timeout] = [1, 2, 3].map(Duration::from_secs);
+        let times =
+            Times { ping_interval, pong_timeout, close_timeout, message_timeout: Duration::MAX };
+        for (stage, is_pinged, expected) in [
+            (Stage::Open, false, ping_interval),
+            (Stage::Open, true, pong_timeout),
+            (Stage::Closing, false, close_timeout),
+            (Stage::Closing, true, close_timeout),
+        ] {
+            assert_eq!(read_timeout(stage, is_pinged, &times), expected, "{is_pinged}");
+        }
     }
 }

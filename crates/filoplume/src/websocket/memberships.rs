@@ -113,3 +113,30 @@ impl Memberships {
 fn address_of(room: &Arc<RoomInner>) -> usize {
     Arc::as_ptr(room).addr()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::websocket::room::Room;
+
+    #[test]
+    fn a_socket_in_all_rooms_that_it_may_be_in_can_join_them_again() {
+        let (first, second) = (Room::new(), Room::new());
+        let mut memberships = Memberships::default();
+        for _ in 0..2 {
+            assert!(memberships.add(&first.inner, 0, 1).is_ok());
+            assert!(matches!(memberships.add(&second.inner, 0, 1), Err(NotJoined::TooMany)));
+        }
+        assert_eq!(memberships.len(), 1);
+    }
+
+    #[test]
+    fn a_room_costs_a_socket_nothing_after_it_has_left() {
+        let (first, second) = (Room::new(), Room::new());
+        let mut memberships = Memberships::default();
+        assert!(memberships.add(&first.inner, 500, 2).is_ok());
+        assert!(memberships.add(&second.inner, 70, 2).is_ok());
+        memberships.remove(&first.inner, 500);
+        assert_eq!((memberships.len(), memberships.carried_bytes()), (1, 70));
+    }
+}

@@ -342,3 +342,19 @@ impl SocketResult for Result<(), Error> {
         (!is_closed).then_some(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_that_the_peer_did_not_cause_is_logged() {
+        let is_logged = |kind: ErrorKind| io::Result::Err(kind.into()).into_error().is_some();
+        for kind in [ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe, ErrorKind::TimedOut] {
+            assert!(!is_logged(kind), "{kind}");
+        }
+        for kind in [ErrorKind::NotFound, ErrorKind::PermissionDenied, ErrorKind::Other] {
+            assert!(is_logged(kind), "{kind}");
+        }
+    }
+}

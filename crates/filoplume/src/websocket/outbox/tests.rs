@@ -131,3 +131,26 @@ fn a_socket_that_was_never_opened_is_not_counted_as_closed() {
     Outbox::new(1, None, Form::Plain, Encoder::server(), bounds, counted).closed();
     assert_eq!(format!("{counts:?}"), format!("{:?}", SocketCounts::default()));
 }
+
+/// Each thread keeps one.
+#[test]
+fn only_a_short_buffer_is_kept_for_the_next_call() {
+    for (length, is_kept) in [(KEPT_BYTES_MAX / 2, true), (KEPT_BYTES_MAX + 1, false)] {
+        BUFFER.take();
+        let socket = socket(4 * KEPT_BYTES_MAX);
+        socket.outbox.begin();
+        socket.send("x".repeat(length)).unwrap();
+        socket.outbox.end(|_| {});
+        assert_eq!(BUFFER.take().capacity() > 0, is_kept, "{length}");
+    }
+}
+
+/// The fewer forms there are, the fewer times a message is compressed.
+#[cfg(feature = "websocket-deflate")]
+#[test]
+fn sockets_share_one_of_three_windows_that_is_no_longer_than_they_allow() {
+    let options = DeflateOptions::default();
+    for (allowed, shared) in [(15, 15), (14, 12), (12, 12), (11, 9), (9, 9)] {
+        assert_eq!(Form::deflated(allowed, options), Form::Deflated(shared, options), "{allowed}");
+    }
+}
