@@ -338,7 +338,23 @@ impl Shared {
     /// Waits before the next attempt, and doubles the delay.
     fn pause(&self, delay: &mut Duration) -> Pause {
         self.outbox.pause(*delay);
-        *delay = (*delay * 2).min(RETRY_MAX);
+        *delay = longer(*delay);
         if self.outbox.is_closed() { Pause::Closed } else { Pause::Over }
+    }
+}
+
+/// Returns the delay after this one.
+fn longer(delay: Duration) -> Duration {
+    (delay * 2).min(RETRY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_become_twice_as_long_up_to_a_limit() {
+        assert_eq!(longer(RETRY), RETRY * 2);
+        assert_eq!(longer(RETRY_MAX), RETRY_MAX);
     }
 }

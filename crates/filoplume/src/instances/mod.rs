@@ -324,3 +324,51 @@ impl Counts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: u8 = 1;
+    const ORIGIN: u64 = 7;
+
+    fn message(kind: u8, origin: u64) -> Vec<u8> {
+        let mut message = Writer::new(kind, origin);
+        message.content(b"hello");
+        message.finish()
+    }
+
+    #[test]
+    fn only_messages_of_other_members_are_received_and_only_foreign_ones_are_refused() {
+        let longest = message(KIND, ORIGIN).len();
+        let member = |message_bytes_max| Member {
+            channel: "feed".into(),
+            kind: KIND,
+            origin: ORIGIN,
+            message_bytes_max,
+            counts: Arc::default(),
+            receive: Box::new(|mut fields| fields.content().map(|_| ())),
+        };
+        for (kind, origin, bytes_max, expected) in [
+            (KIND, ORIGIN + 1, longest, (1, 0)),
+            (KIND, ORIGIN, longest, (0, 0)),
+            (KIND + 1, ORIGIN + 1, longest, (0, 1)),
+            (KIND, ORIGIN + 1, longest - 1, (0, 1)),
+        ] {
+            let member = member(bytes_max);
+            member.receive(&message(kind, origin));
+            let ChannelCounts { received, refused, .. } = member.counts.read();
+            assert_eq!((received, refused), expected, "{kind} {origin} {bytes_max}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_for_others_counts_as_dropped() {
+        // Nothing listens there. The threads that connect end with the last member.
+        let channel = RedisChannel::new("unix:/nowhere/redis.sock", "long").expect("it is a URL");
+        let channel = channel.message_bytes_max(20);
+        let membership = channel.join(KIND, |_| Some(()));
+        membership.send(|message| message.content(b"too long"));
+        assert_eq!(channel.counts().dropped, 1);
+    }
+}

@@ -189,6 +189,10 @@ mod tests {
         assert_eq!(published(outbox.next()), [1, OUTBOX_BYTES_MAX - 3 * MESSAGE_OVERHEAD]);
         outbox.push(post(&counts, 3));
         assert_eq!(published(outbox.next()), [3]);
+        assert!(outbox.state.lock().is_full, "it is logged once");
+        outbox.close();
+        assert!(matches!(outbox.next(), Work::End));
+        assert!(!outbox.state.lock().is_full, "it may be logged again");
     }
 
     #[test]
@@ -211,6 +215,7 @@ mod tests {
     fn what_was_dropped_while_redis_was_away_leaves_its_room() {
         let (outbox, counts) = (Outbox::default(), Arc::new(Counts::default()));
         outbox.push(post(&counts, OUTBOX_BYTES_MAX - MESSAGE_OVERHEAD));
+        assert_eq!(counts.read().dropped, 0, "it fits just");
         outbox.away();
         outbox.connected();
         outbox.push(post(&counts, 1));
