@@ -199,4 +199,15 @@ mod tests {
             assert!(claimed(&first) <= most && claimed(&second) <= most, "{requests}");
         }
     }
+    #[test]
+    fn a_thread_has_requests_left_while_it_has_claimed_some() {
+        let plan = args::plan(":1 -n 9 -t 1").unwrap();
+        let shared = Shared::new(&plan);
+        let (mut first, mut second) = (Budget::new(&plan), Budget::new(&plan));
+        assert!(first.take(&shared));
+        assert_eq!(first.claimed, 1, "it has claimed two");
+        while second.take(&shared) {}
+        assert!(second.is_used_up(&shared) && !first.is_used_up(&shared));
+        assert!(first.take(&shared) && first.is_used_up(&shared));
+    }
 }

@@ -194,6 +194,7 @@ mod tests {
         for (answer, expected) in [
             ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", ErrorKind::Status),
             ("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", ErrorKind::Status),
+            ("HTTP/1.1 203 OK\r\nContent-Type: text/event-stream\r\n\r\n", ErrorKind::Status),
             (
                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 0\r\n\r\n",
                 ErrorKind::ClosedEarly,
@@ -234,5 +235,34 @@ mod tests {
         let mut again = *b"\x81\x0501234";
         let result = exchange.receive(&plan, &mut again, 9, &mut tally);
         assert_eq!(result, Err(ErrorKind::Unsolicited));
+    }
+    #[test]
+    fn a_stream_that_the_server_ends_is_an_error() {
+        let plan = args::plan(":1 --sse").unwrap();
+        let mut tally = Tally::new(0, false);
+        let mut exchange = connection(&plan, &mut tally);
+        let mut head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n".to_vec();
+        exchange.receive(&plan, &mut head, 1, &mut tally).unwrap();
+        assert_eq!(exchange.peer_closed(&plan, 2, &mut tally), Err(ErrorKind::ClosedEarly));
+    }
+
+    #[test]
+    fn a_message_follows_what_was_written_and_is_compared_only_if_that_is_asked_for() {
+        const OTHER: [u8; 7] = *b"\x81\x0599999";
+        for (arguments, mismatches) in [("", 0), (" --verify", 1)] {
+            let plan = args::plan(&format!("ws://127.0.0.1:1 -l 5{arguments}")).unwrap();
+            let mut tally = Tally::new(0, false);
+            let mut exchange = Exchange::new(&plan);
+            let limits = filoplume_websocket::Limits::default();
+            exchange.open(Decoder::new(filoplume_websocket::Role::Client, limits));
+            exchange.begin(0, 1, 1, &mut tally);
+            let early = exchange.receive(&plan, &mut OTHER.clone(), 2, &mut tally);
+            assert_eq!(early, Err(ErrorKind::Unsolicited), "nothing was written");
+            let length = exchange.unsent_bytes(&plan, &mut Vec::new()).len();
+            exchange.note_written(&plan, length);
+            exchange.receive(&plan, &mut OTHER.clone(), 3, &mut tally).unwrap();
+            let slice = &tally.slice;
+            assert_eq!((slice.responses, slice.errors.total()), (1, mismatches), "{arguments}");
+        }
     }
 }
