@@ -234,4 +234,11 @@ mod tests {
         assert_eq!(of("."), "the claims of the token are not as expected: no");
         assert_eq!(of("admin"), "the claim `admin` of the token is not as expected: no");
     }
+    #[test]
+    fn a_request_without_a_token_has_no_claims() {
+        let jwt = crate::middleware::Jwt::hs256([7; 32]).expect("it is long enough").optional();
+        let handler = |claims: Option<Claims<serde_json::Value>>| claims.is_some().to_string();
+        let client = crate::App::new().get("/", handler).with(jwt).test();
+        client.get("/").send().assert_text("false");
+    }
 }

@@ -73,8 +73,7 @@ impl ClientCertificate {
 
     /// Returns the serial number, in hexadecimal digits. It is unique for its issuer.
     pub fn serial_number(&self) -> String {
-        let bytes = self.certificate.tbs_certificate.serial_number.as_bytes();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        hexadecimal(self.certificate.tbs_certificate.serial_number.as_bytes())
     }
 
     /// Returns the first common name of the subject.
@@ -99,26 +98,17 @@ impl ClientCertificate {
 
     /// Returns the DNS names among the subject's alternative names.
     pub fn dns_names(&self) -> Vec<String> {
-        self.names(|name| match name {
-            GeneralName::DnsName(name) => Some(name.as_str()),
-            _ => None,
-        })
+        self.names(dns_name)
     }
 
     /// Returns the mail addresses among the subject's alternative names.
     pub fn emails(&self) -> Vec<String> {
-        self.names(|name| match name {
-            GeneralName::Rfc822Name(name) => Some(name.as_str()),
-            _ => None,
-        })
+        self.names(email)
     }
 
     /// Returns the URIs among the subject's alternative names, such as a SPIFFE ID.
     pub fn uris(&self) -> Vec<String> {
-        self.names(|name| match name {
-            GeneralName::UniformResourceIdentifier(name) => Some(name.as_str()),
-            _ => None,
-        })
+        self.names(uri)
     }
 
     fn names(&self, of: impl Fn(&GeneralName) -> Option<&str>) -> Vec<String> {
@@ -181,5 +171,57 @@ impl StdError for ClientCertificateRejection {}
 impl Rejection for ClientCertificateRejection {
     fn describe(&self) -> Error {
         Error::new(StatusCode::FORBIDDEN, self.to_string())
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn dns_name(name: &GeneralName) -> Option<&str> {
+    if let GeneralName::DnsName(name) = name { Some(name.as_str()) } else { None }
+}
+
+fn email(name: &GeneralName) -> Option<&str> {
+    if let GeneralName::Rfc822Name(name) = name { Some(name.as_str()) } else { None }
+}
+
+fn uri(name: &GeneralName) -> Option<&str> {
+    if let GeneralName::UniformResourceIdentifier(name) = name { Some(name.as_str()) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use x509_cert::der::asn1::Ia5String;
+
+    use super::*;
+
+    #[test]
+    fn each_byte_of_a_serial_number_has_two_digits() {
+        assert_eq!(hexadecimal(&[0, 0x0a, 0xff]), "000aff");
+    }
+
+    #[test]
+    fn names_are_told_apart_by_their_kind() {
+        let text = |text: &str| Ia5String::new(text).expect("it is ASCII");
+        let rows = [
+            (GeneralName::DnsName(text("a.example")), [Some("a.example"), None, None]),
+            (GeneralName::Rfc822Name(text("a@b.example")), [None, Some("a@b.example"), None]),
+            (GeneralName::UniformResourceIdentifier(text("spiffe://a")), {
+                [None, None, Some("spiffe://a")]
+            }),
+        ];
+        for (name, expected) in &rows {
+            assert_eq!([dns_name(name), email(name), uri(name)], *expected);
+        }
+    }
+
+    #[test]
+    fn a_client_without_a_valid_certificate_is_forbidden() {
+        for rejection in
+            [ClientCertificateRejection::Missing, ClientCertificateRejection::Unreadable]
+        {
+            assert_eq!(rejection.describe().status(), StatusCode::FORBIDDEN, "{rejection}");
+        }
     }
 }
