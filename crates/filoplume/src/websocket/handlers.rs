@@ -10,7 +10,7 @@ use super::message::{FromMessage, MessageRef, SocketResult, Unacceptable};
 use super::socket::{CloseReason, Socket};
 use crate::core::error::Error;
 use crate::core::panics::Panicked;
-use crate::log::Throttle;
+use crate::log::{Throttle, log_without_subscriber};
 
 type OnOpen = Box<dyn FnOnce(&Socket) -> Option<Error> + Send>;
 type OnMessage = Box<dyn FnMut(&Socket, MessageRef<'_>) -> Result<(), Failure> + Send>;
@@ -121,6 +121,7 @@ impl Handlers {
         let panicked = Panicked::caught(panic);
         static LOG: Throttle = Throttle::new();
         if let Some(left_out) = LOG.admit() {
+            log_without_subscriber(&format!("a closure of a WebSocket {panicked}{left_out}"));
             let (socket, left_out) = (socket.id(), left_out.field());
             tracing::error!(socket, %panicked, left_out, "a closure of a WebSocket panicked");
         }
@@ -138,6 +139,9 @@ fn fail(socket: &Socket, error: &Error) {
 pub(super) fn log_failure(socket: Option<u64>, error: &Error) {
     static LOG: Throttle = Throttle::new();
     if let Some(left_out) = LOG.admit() {
+        log_without_subscriber(&format!(
+            "a closure of a WebSocket has failed: {error:?}{left_out}"
+        ));
         let left_out = left_out.field();
         tracing::error!(socket, ?error, left_out, "a closure of a WebSocket has failed");
     }

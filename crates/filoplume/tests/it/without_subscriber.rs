@@ -13,6 +13,7 @@ use std::time::Duration;
 use filoplume::middleware::{Csrf, CsrfToken, RateLimit, Sessions};
 use filoplume::prelude::*;
 use filoplume::response::Reader;
+use filoplume::websocket::{Socket, WebSocketUpgrade};
 use filoplume::{AppService, Console, Health, Key, Peer};
 
 const MS: Duration = Duration::from_millis(1);
@@ -394,6 +395,50 @@ fn the_routes_of_handlers_that_a_shutdown_gives_up_are_in_the_log() {
     assert_eq!(stderr.matches(line).count(), 1, "{stderr}");
     assert!(stderr.contains(r#"handlers=[("GET /export/{secret}", 2)]"#), "{stderr}");
     assert!(!stderr.contains("planted"), "{stderr}");
+}
+
+/// Sends a message of one byte through a WebSocket, and waits for the end of the connection.
+fn send_message(address: SocketAddr, target: &str) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head = format!(
+        "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // A text whose mask is zero, and the answer to the close with 1011.
+    stream.write_all(b"\x81\x81\0\0\0\0x\x88\x82\0\0\0\0\x03\xf3").unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn one_websocket_that_fails_and_one_that_panics() {
+    let app = App::new()
+        .websocket("/fails", |upgrade: WebSocketUpgrade| {
+            upgrade.on_message(|_: &Socket, text: String| -> Result<()> {
+                text.parse::<u8>()?;
+                Ok(())
+            })
+        })
+        .websocket("/panics", |upgrade: WebSocketUpgrade| {
+            upgrade.on_message(|_: &Socket, text: String| assert!(text.is_empty(), "ouch"))
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    send_message(app.local_addr(), "/fails");
+    send_message(app.local_addr(), "/panics");
+    app.shutdown();
+}
+
+#[test]
+fn websockets_that_fail_are_on_stderr_with_the_reason() {
+    let stderr = stderr_of("one_websocket_that_fails_and_one_that_panics");
+    for line in [
+        "a closure of a WebSocket has failed: invalid digit found in string\n",
+        "a closure of a WebSocket panicked: ouch\n",
+    ] {
+        assert_eq!(stderr.matches(line).count(), 1, "{line} in {stderr}");
+    }
 }
 
 /// Set for tests that run in a process of their own.
