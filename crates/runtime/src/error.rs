@@ -107,7 +107,10 @@ impl fmt::Display for Error {
             Kind::Resolve { address, source } => {
                 write!(f, "cannot listen on {address}: {source}")
             }
-            Kind::Bind { address, source } => write!(f, "cannot listen on {address}: {source}"),
+            Kind::Bind { address, source } => {
+                let reason = reason(*address, source.kind());
+                write!(f, "cannot listen on {address}{reason}: {source}")
+            }
             Kind::BindPath { path, source } => {
                 write!(f, "cannot listen on {}: {source}", path.display())
             }
@@ -124,6 +127,20 @@ impl fmt::Display for Error {
             Kind::Signals { source } => write!(f, "cannot listen to signals: {source}"),
             Kind::Respond { source } => write!(f, "cannot send the response: {source}"),
         }
+    }
+}
+
+/// Returns what the error of the system means for an address, to stand behind it.
+fn reason(address: SocketAddr, kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => ", where another program or server listens",
+        io::ErrorKind::AddrNotAvailable => {
+            ", which is no address of this machine (0.0.0.0 and [::] stand for all of them)"
+        }
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+            ", because ports below 1024 need a privilege (CAP_NET_BIND_SERVICE)"
+        }
+        _ => "",
     }
 }
 
@@ -146,6 +163,26 @@ impl StdError for Error {
             #[cfg(feature = "tls")]
             Kind::Tls { source } => source.source(),
             Kind::NoListener | Kind::Config { .. } | Kind::AlreadyServing => None,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_the_system_refuses_comes_with_the_reason() {
+        for (port, kind, reason) in [
+            (5000, io::ErrorKind::AddrInUse, ", where another program or server listens: "),
+            (5000, io::ErrorKind::AddrNotAvailable, ", which is no address of this machine (0."),
+            (80, io::ErrorKind::PermissionDenied, ", because ports below 1024 need a privilege"),
+            (5000, io::ErrorKind::PermissionDenied, ": permission denied"),
+        ] {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            let text = Error::from(Kind::Bind { address, source: kind.into() }).to_string();
+            let rest = text.strip_prefix(&format!("cannot listen on {address}"));
+            assert!(rest.is_some_and(|rest| rest.starts_with(reason)), "{text}");
         }
     }
 }

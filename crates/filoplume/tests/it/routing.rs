@@ -430,7 +430,9 @@ fn an_address_in_use_is_reported_in_one_line() {
     let address = first.local_addr();
     let error = App::new().listen(address).expect_err("the port is taken");
     let text = format!("{error:?}").replace(&address.to_string(), "ADDRESS");
-    expect!["cannot listen on ADDRESS: Address already in use (os error 98)"].assert_eq(&text);
+    let expected = "cannot listen on ADDRESS, where another program or server listens: Address \
+                    already in use (os error 98)";
+    assert_eq!(text, expected);
     let error = App::new().listen("no port").expect_err("that is no address");
     expect!["cannot listen on no port: write a host and a port, such as 127.0.0.1:5000"]
         .assert_eq(&format!("{error:?}"));
