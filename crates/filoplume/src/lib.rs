@@ -103,6 +103,8 @@ pub mod template;
 pub mod testing;
 #[cfg(feature = "websocket")]
 pub mod websocket;
+#[cfg(any(feature = "static-files", feature = "templates"))]
+mod working_directory;
 
 pub use filoplume_runtime::{
     AsHeaderValue, BlockingStream, Body, CallbackGuard, Cancel, EarlyHints, Headers, HeldPermit,

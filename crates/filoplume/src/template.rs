@@ -13,6 +13,7 @@ use serde::Serialize;
 pub use crate::context;
 use crate::core::error::{Error, Result};
 use crate::response::Html;
+use crate::working_directory;
 
 /// The maximum depth at which folders of templates are searched. It also ends cycles of symbolic
 /// links.
@@ -68,8 +69,9 @@ impl Templates {
         let mut names = Vec::new();
         collect(folder, "", 0, &mut names).map_err(|error| {
             Error::start_up(format!(
-                "the templates in {} cannot be read: {error}",
-                folder.display()
+                "the templates in {} cannot be read: {error}{}",
+                folder.display(),
+                working_directory::advice(folder, &error)
             ))
         })?;
         let mut environment = environment();

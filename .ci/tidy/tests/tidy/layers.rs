@@ -152,7 +152,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/filoplume/src",
         &[
-            &["broadcast", "disk", "log", "redis_pool", "semantics"],
+            &["broadcast", "disk", "log", "redis_pool", "semantics", "working_directory"],
             &["client", "observe"],
             &["core"],
             &["instances", "key", "routing"],

@@ -39,10 +39,10 @@ impl RedisPool {
     /// If the text is not the URL of a Redis server. The message does not include the URL, since
     /// that may contain a password.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, String> {
-        let client = url
-            .into_connection_info()
-            .and_then(Client::open)
-            .map_err(|error| format!("this is no URL of a Redis server: {}", error.category()))?;
+        let client = url.into_connection_info().and_then(Client::open).map_err(|error| {
+            let reason = error.category();
+            format!("this is no URL of a Redis server, such as redis://127.0.0.1:6379/ ({reason})")
+        })?;
         Ok(Self { client, timeout, idle: Mutex::default(), silence: Silence::default() })
     }
 

@@ -27,6 +27,7 @@ use self::respond::{Files, FilesHandler};
 use self::untrusted::Untrusted;
 use crate::log::log_without_subscriber;
 use crate::routing::{Router, check_prefix, get};
+use crate::working_directory;
 
 /// Static files and how they are served, for [`files`](crate::App::files) of an app or a router.
 ///
@@ -399,9 +400,10 @@ impl StaticFiles {
             Location::Folder(path) => match Folder::open(&path, options.symlinks) {
                 Ok(folder) => Some(Box::new(folder)),
                 Err(error) => {
+                    let advice = working_directory::advice(&path, &error);
                     let path = path.display();
                     mistakes.push(format!(
-                        "the folder \"{path}\" of static files cannot be opened: {error}"
+                        "the folder \"{path}\" of static files cannot be opened: {error}{advice}"
                     ));
                     None
                 }

@@ -120,7 +120,10 @@ fn load_key(source: &Source) -> Result<PrivateKeyDer<'static>, Unusable> {
 }
 
 fn read(source: &Source) -> Result<Vec<u8>, Unusable> {
-    source.read().map_err(|error| Unusable(format!("cannot read {source}: {error}")))
+    source.read().map_err(|error| {
+        let advice = source.advice(&error);
+        Unusable(format!("cannot read {source}: {error}{advice}"))
+    })
 }
 
 /// Reads the authorities that issue the certificates of clients.

@@ -26,6 +26,18 @@ pub(crate) struct Stamp {
 }
 
 impl Source {
+    /// Returns the end of a message about a file that cannot be read. It names the working
+    /// directory if the path is relative and there is no such file. Otherwise it is empty.
+    pub(crate) fn advice(&self, error: &io::Error) -> String {
+        let is_relative = matches!(self, Self::File(path) if path.is_relative());
+        match std::env::current_dir() {
+            Ok(folder) if is_relative && error.kind() == io::ErrorKind::NotFound => {
+                format!("; relative paths begin at the working directory, {}", folder.display())
+            }
+            _ => String::new(),
+        }
+    }
+
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         match self {
             Self::File(path) => {
