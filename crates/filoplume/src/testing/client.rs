@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 use super::cookies::CookieJar;
 use super::request::TestRequest;
 use crate::app::App;
+use crate::routing::Router;
 use crate::serve::AppService;
 
-/// Calls an app in process. Created by [`App::test`].
+/// Calls an app in process. Created by [`App::test`] and [`Router::test`].
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -64,6 +65,31 @@ impl App {
             Ok(app) => TestClient::new(AppService::new(app)),
             Err(error) => panic!("{error:?}"),
         }
+    }
+}
+
+impl Router {
+    /// Returns a client that calls the routes of this router in process, at their own patterns. It
+    /// is short for `App::new().merge(router).test()`, so that a router can be tested where it is
+    /// written. What the router takes from its app, such as a state, has to be given to it.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// fn users() -> Router {
+    ///     Router::new().get("/{id}", |Path(id): Path<u32>| format!("user {id}"))
+    /// }
+    ///
+    /// users().test().get("/17").send().assert_text("user 17");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the router has mistakes; the message lists them.
+    #[doc(alias("test_client", "oneshot"))]
+    #[track_caller]
+    pub fn test(self) -> TestClient {
+        App::new().merge(self).test()
     }
 }
 
