@@ -12,6 +12,8 @@ pub use crate::extract::{ClientAddr, Extension, Header, Path, State};
 #[cfg(feature = "form")]
 pub use crate::extract::{Form, Query};
 pub use crate::middleware::{self, Middleware, Next};
+#[doc(hidden)]
+pub use crate::response::CamelCaseStatus as _;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router, any, delete, get, patch, post, put};
 #[cfg(feature = "sessions")]

@@ -1,4 +1,6 @@
-//! The name that a status has in other crates.
+//! The name that a status has in other crates. It is only a warning, which is denied here.
+
+#![deny(warnings)]
 
 use filoplume::prelude::*;
 

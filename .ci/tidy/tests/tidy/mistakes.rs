@@ -7,6 +7,7 @@ const OTHER_MESSAGES: &[&str] = &[
     "crates/filoplume/tests/it/mistakes.rs",
     "crates/filoplume/tests/it/middleware/mistakes.rs",
     "crates/filoplume/tests/it/routing/mistakes.rs",
+    "crates/runtime/src/error.rs",
     "crates/runtime/src/server/address.rs",
     // The message of a macro, which has no case.
     "crates/filoplume/src/template.rs",

@@ -1,5 +1,5 @@
 //! The app as the program writes it: it collects routes, middleware, state and settings until it is
-//! built.
+//! built. Messages of the compiler quote lines of this file: some have a comment for that.
 
 mod beside;
 mod built_app;
@@ -93,7 +93,7 @@ impl App {
     /// Answers `GET` and `HEAD`.
     #[track_caller]
     pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(
-        mut self,
+        mut self, // returns the app: chain the calls, or `let app = app.get(..);`
         pattern: &str,
         handler: H,
     ) -> Self {
@@ -105,7 +105,7 @@ impl App {
     /// Answers `POST`.
     #[track_caller]
     pub fn post<P: Parameters, H: Handler<P, Output: IntoResponse>>(
-        mut self,
+        mut self, // returns the app: chain the calls, or `let app = app.post(..);`
         pattern: &str,
         handler: H,
     ) -> Self {
@@ -235,16 +235,14 @@ impl App {
     ///     .get("/", || "hi")
     ///     .with(middleware::RequestIds::new()) // the outermost: the logger knows the id
     ///     .with(middleware::Logger::new());
-    /// assert!(
-    ///     app.test()
-    ///         .get("/nowhere")
-    ///         .send()
-    ///         .assert_status(404)
-    ///         .header("x-request-id")
-    ///         .is_some()
-    /// );
+    /// let missing = app.test().get("/nowhere").send();
+    /// missing.assert_status(404);
+    /// assert!(missing.header("x-request-id").is_some());
     /// ```
-    pub fn with(mut self, middleware: impl Middleware) -> Self {
+    pub fn with<M>(mut self, middleware: M) -> Self
+    where
+        M: Middleware, // `Logger::new()` with its `()`, or `fn(Request, Next) -> Result<Response>`
+    {
         self.router = self.router.with(middleware);
         self
     }

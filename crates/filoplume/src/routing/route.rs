@@ -237,7 +237,10 @@ impl Route {
     /// client.post("/login").send().assert_status(429);
     /// ```
     #[doc(alias("layer", "use", "wrap", "route_layer"))]
-    pub fn with(mut self, middleware: impl Middleware) -> Self {
+    pub fn with<M>(mut self, middleware: M) -> Self
+    where
+        M: Middleware, // `Logger::new()` with its `()`, or `fn(Request, Next) -> Result<Response>`
+    {
         self.layers.push(Arc::new(middleware));
         self
     }

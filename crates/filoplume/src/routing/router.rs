@@ -414,7 +414,10 @@ impl Router {
         "from_fn",
         "route_layer"
     ))]
-    pub fn with(mut self, middleware: impl Middleware) -> Self {
+    pub fn with<M>(mut self, middleware: M) -> Self
+    where
+        M: Middleware, // `Logger::new()` with its `()`, or `fn(Request, Next) -> Result<Response>`
+    {
         self.layers.push(Arc::new(middleware));
         self
     }
