@@ -32,7 +32,7 @@ impl<'a> Findings<'a> {
     ) -> Self {
         let causes = error.chain().map(ToString::to_string).collect();
         let mut routes = Vec::new();
-        if route.is_none() && response.status() == 404 {
+        if response.status() == 404 && route.is_none_or(CompiledRoute::is_fallback) {
             let (similar, others): (Vec<_>, Vec<_>) = all_routes
                 .iter()
                 .take(ROUTES_MAX)

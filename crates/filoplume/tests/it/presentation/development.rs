@@ -104,6 +104,16 @@ fn development_mode_lists_the_routes_if_none_matches() {
     response.assert_contains("The app has no routes yet");
 }
 
+/// The fallback of a nested router is a route, too.
+#[test]
+fn a_missing_page_of_a_nested_router_has_the_hint_of_any_other() {
+    let users = Router::new().get("/{id}", || "user").with(middleware::RequestIds::new());
+    let client = App::new().nest("/users", users).development(true).test();
+    let response = client.get("/users/17/posts").header("accept", BROWSER).send();
+    response.assert_status(404).assert_contains("No route matches the path.");
+    response.assert_contains("<td>/users/{id}</td>");
+}
+
 #[test]
 fn development_mode_is_off_by_default() {
     for app in [app(), app().development(false)] {
