@@ -273,10 +273,12 @@ impl RateLimit {
             Owner::Client => ("client", self.bucket),
             Owner::Network => ("IPv6 network of the client", self.network_bucket()),
         };
-        let (interval, burst) = (bucket.interval(), bucket.burst());
+        // The log escapes what is not ASCII, such as the sign for a millionth.
+        let interval = format!("{:?}", bucket.interval()).replace('µ', "u");
+        let burst = bucket.burst();
         let name = if self.name.is_empty() { "" } else { &format!(" `{}`", self.name) };
         let limit = format!(
-            "RateLimit{name}: the {owner} has used up its limit of a request every {interval:?}, \
+            "RateLimit{name}: the {owner} has used up its limit of a request every {interval}, \
              in bursts of {burst}"
         );
         Error::new(StatusCode::TOO_MANY_REQUESTS, message)
@@ -333,5 +335,17 @@ impl fmt::Debug for RateLimit {
             .field("bucket", &self.bucket)
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_ascii_because_the_log_escapes_the_rest() {
+        let refusal = RateLimit::per_second(2000).refusal(Duration::from_secs(1), Owner::Client);
+        let text = format!("{refusal:?}");
+        assert!(text.contains("a request every 500us,") && text.is_ascii(), "{text}");
     }
 }
