@@ -158,7 +158,7 @@ impl Csrf {
     #[cold]
     fn without_cookie(&self, request: &Request, session: &Session) -> Error {
         let error = Error::forbidden("no cookie of this site came with the form");
-        if is_over_tls(request) || !session.presented().is_secure {
+        if !is_dropped_by_browsers(session.presented().is_secure, is_over_tls(request)) {
             return error;
         }
         if !self.has_warned.swap(true, Ordering::Relaxed) {
@@ -188,6 +188,11 @@ impl Csrf {
             !is_origin_of(&origin, host, context.client(request).is_https())
         })
     }
+}
+
+/// Returns whether browsers drop a cookie that comes like this.
+fn is_dropped_by_browsers(is_secure: bool, is_over_tls: bool) -> bool {
+    is_secure && !is_over_tls
 }
 
 /// Returns the error for a request of a page of another site. The log says how to allow it, and so
@@ -403,6 +408,13 @@ mod tests {
             let of_https = is_origin_of(origin, authority, true);
             assert_eq!(of_https, expected && is_https, "{origin} {authority}");
         }
+    }
+
+    #[test]
+    fn only_a_secure_cookie_over_plain_http_is_dropped() {
+        let ways = [(true, false), (true, true), (false, false), (false, true)];
+        let dropped = ways.map(|(secure, over_tls)| is_dropped_by_browsers(secure, over_tls));
+        assert_eq!(dropped, [true, false, false, false]);
     }
 
     #[test]

@@ -91,3 +91,14 @@ fn content_that_others_keep_costs_no_memory() {
     let own = ResponseBody::Bytes(Bytes::from(vec![b'x'; 2000]));
     assert_eq!(compression.held_bytes(&own, Coding::Gzip), encoder + 2000);
 }
+
+/// How much it is, only the engine can read.
+#[test]
+fn an_encoder_that_works_while_the_response_is_sent_counts_in_the_memory_budget() {
+    for (length, is_counted) in [(STREAM_FROM_BYTES - 1, false), (STREAM_FROM_BYTES, true)] {
+        let mut response = response(200, &[]);
+        *response.body_mut() = ResponseBody::Bytes(Bytes::from(vec![b'x'; length]));
+        Compression::new().compress(&mut response, Coding::Gzip, &Method::GET).unwrap();
+        assert_eq!(!response.extensions().is_empty(), is_counted, "{length}");
+    }
+}
