@@ -207,4 +207,22 @@ mod tests {
             assert_eq!(parsed.is_ok(), known && !fragment, "{first:#x}: {parsed:?}");
         }
     }
+
+    #[test]
+    fn reserved_bits_touch_no_others() {
+        let of = |reserved| {
+            let head = FrameHead {
+                is_final: false,
+                reserved,
+                opcode: Opcode::Text,
+                mask: None,
+                length: 0,
+            };
+            let mut bytes = Vec::new();
+            head.encode(&mut bytes);
+            bytes
+        };
+        assert_eq!(of(0xff), [0x71, 0]);
+        assert_eq!(of(0x0f), [0x01, 0]);
+    }
 }

@@ -110,3 +110,65 @@ fn grow(output: &mut Vec<u8>, bytes_max: usize) -> Result<(), ProtocolError> {
     output.reserve_exact(output.len().max(STEP_BYTES).min(left));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::deflater::Deflater;
+    use super::super::params::DeflateOptions;
+    use super::*;
+
+    fn params(no_context_takeover: bool) -> DeflateParams {
+        DeflateParams {
+            server_no_context_takeover: no_context_takeover,
+            client_no_context_takeover: no_context_takeover,
+            server_max_window_bits: 15,
+            client_max_window_bits: 15,
+        }
+    }
+
+    /// Returns a compressed message of so many bytes.
+    fn message(length: usize) -> Vec<u8> {
+        let options = DeflateOptions { level: u32::MAX, bytes_min: 0 };
+        let mut deflater = Deflater::new(Role::Client, &params(true), options);
+        let mut message = Vec::new();
+        if let Some(deflater) = &mut deflater {
+            deflater.deflate(&vec![7; length], |bytes, is_compressed| {
+                assert!(is_compressed && bytes.len() < length / 2);
+                message.extend_from_slice(bytes);
+            });
+        }
+        message
+    }
+
+    #[test]
+    fn the_limit_is_for_the_content_and_not_for_the_room() {
+        for room in [0, 10_000] {
+            for (bytes_max, expected) in
+                [(3000, Ok(())), (2999, Err(ProtocolError::MessageTooLong))]
+            {
+                let mut output = Vec::with_capacity(room);
+                let mut inflater = Inflater::new(Role::Server, &params(true));
+                let result = inflater
+                    .inflate(&message(3000), &mut output, bytes_max)
+                    .and_then(|()| inflater.finish(&mut output, bytes_max));
+                assert_eq!(result, expected, "{room} {bytes_max}");
+                assert!(room > 0 || output.capacity() <= bytes_max + 1, "no more is taken");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_context_keeps_the_stream_after_a_message() {
+        for no_context_takeover in [false, true] {
+            let mut inflater = Inflater::new(Role::Server, &params(no_context_takeover));
+            let mut output = Vec::new();
+            assert_eq!(inflater.inflate(&message(300), &mut output, 300), Ok(()));
+            assert!(inflater.stream.is_some());
+            assert_eq!(inflater.finish(&mut output, 300), Ok(()));
+            assert_eq!(output, [7; 300]);
+            assert_eq!(inflater.stream.is_none(), no_context_takeover);
+            inflater.release();
+            assert!(inflater.stream.is_none());
+        }
+    }
+}

@@ -76,3 +76,50 @@ pub(super) fn with_scratch(work: impl FnOnce(&mut Vec<u8>)) {
         STREAMS.with_borrow_mut(|streams| streams.scratch = scratch);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how many streams of each kind the thread keeps.
+    fn kept() -> (usize, usize) {
+        STREAMS.with_borrow(|streams| (streams.inflating.len(), streams.deflating.len()))
+    }
+
+    #[test]
+    fn a_thread_keeps_a_few_streams_of_each_kind() {
+        let inflating: Vec<_> = (0..5).map(|_| take_inflating()).collect();
+        inflating.into_iter().for_each(keep_inflating);
+        assert_eq!(kept(), (KEPT_MAX, 0));
+        for level in 1..=5 {
+            keep_deflating(10, level, new_deflating(10, level));
+        }
+        assert_eq!(kept(), (KEPT_MAX, KEPT_MAX));
+        drop((take_inflating(), take_deflating(10, 5), take_deflating(10, 4)));
+        assert_eq!(kept(), (KEPT_MAX - 1, 0), "the last ones were kept");
+    }
+
+    #[test]
+    fn a_stream_is_used_again_only_with_its_window_and_its_level() {
+        keep_deflating(10, 1, new_deflating(10, 1));
+        drop((take_deflating(10, 2), take_deflating(11, 1)));
+        assert_eq!(kept(), (0, 1));
+        drop(take_deflating(10, 1));
+        assert_eq!(kept(), (0, 0));
+    }
+
+    #[test]
+    fn a_thread_keeps_its_scratch_unless_it_has_become_long() {
+        let capacity = |bytes| {
+            with_scratch(|scratch| {
+                assert!(scratch.is_empty());
+                scratch.resize(bytes, 7);
+            });
+            STREAMS.with_borrow(|streams| streams.scratch.capacity())
+        };
+        assert_eq!(capacity(1000), 1000);
+        assert_eq!(capacity(0), 1000);
+        assert_eq!(capacity(SCRATCH_BYTES_MAX), SCRATCH_BYTES_MAX);
+        assert_eq!(capacity(SCRATCH_BYTES_MAX + 1), 0);
+    }
+}
