@@ -67,3 +67,16 @@ fn a_request_of_a_proxy_counts_for_the_client_that_it_is_for_and_for_no_earlier_
     assert!(!counts_for(Some("203.0.113.9")), "the proxy itself");
     assert!(connection.account.client().is_none());
 }
+
+#[test]
+fn a_connection_is_of_the_crowd_while_its_requests_block() {
+    let engine = serving(ServerConfig::default(), Names(Arc::default()));
+    let (mut connection, _client) = accept(&engine);
+    let mut was_blocking = [false; 2];
+    for has_blocked in [true, true, true, false, false, false] {
+        connection.note_for_lease(has_blocked);
+        assert_eq!(connection.crowd.is_some(), connection.lease.is_blocking(), "{has_blocked}");
+        was_blocking[usize::from(has_blocked)] = connection.lease.is_blocking();
+    }
+    assert_eq!(was_blocking, [false, true]);
+}

@@ -1,5 +1,7 @@
 //! How a loop ends, and how it continues the connections of another process.
 
+use std::sync::atomic::AtomicU64;
+
 use super::*;
 use crate::engine::handover::Resumed;
 use crate::service::latch::Latch;
@@ -119,4 +121,43 @@ fn a_loop_that_sleeps_learns_of_each_change_of_the_end() {
     assert!(was_woken(&mut event_loop));
     engine.shutdown(Duration::ZERO);
     assert!(was_woken(&mut event_loop), "the drain ends sooner");
+}
+
+/// Counts the lines that name handlers.
+struct Lines(Arc<AtomicU64>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, line: &tracing::Metadata<'_>) -> bool {
+        line.fields().field("handlers").is_some()
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn handlers_that_are_given_up_are_named_once() {
+    let (mut event_loop, deadline) = draining();
+    event_loop.slab.reserve();
+    event_loop.handle.note_lost(1, Instant::now());
+    let lines = Arc::new(AtomicU64::new(0));
+    tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || {
+        for (now, expected) in [(deadline - millis(1), 0), (deadline, 1), (deadline, 1)] {
+            event_loop.has_drained(now);
+            assert_eq!(lines.load(Ordering::Relaxed), expected);
+        }
+    });
 }

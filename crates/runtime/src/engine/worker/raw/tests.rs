@@ -39,6 +39,10 @@ impl Protocol for Obeys {
         }
     }
 
+    fn notified_may_block(&self) -> bool {
+        false
+    }
+
     fn close(&mut self, reason: Closed) {
         self.0.lock().push(reason);
     }
@@ -69,6 +73,7 @@ impl Run {
     /// Calls the protocol with this input, on its loop or on another thread.
     fn call<T>(
         &mut self,
+        event: Event,
         input: &[u8],
         leads: bool,
         look: impl FnOnce(&mut Worker<'_>, Flow) -> T,
@@ -90,8 +95,9 @@ impl Run {
             has_measured: false,
             error: None,
         };
-        let flow = worker.call_raw(connection, Event::Data);
+        let flow = worker.call_raw(connection, event);
         let result = look(&mut worker, flow);
+        self.event_loop = worker.lead.take().or(self.event_loop.take());
         drop(worker);
         buffers.output.clear();
         buffers.give_back();
@@ -108,7 +114,7 @@ fn received(client: &mut UnixStream) -> Vec<u8> {
 #[test]
 fn a_protocol_that_panics_sends_nothing_and_is_told_why_it_ends() {
     let mut run = Run::new();
-    run.call(b"panic", true, |worker, flow| {
+    run.call(Event::Data, b"panic", true, |worker, flow| {
         let Continue(mut connection) = flow else { panic!("{flow:?}") };
         assert_eq!(worker.buffers.output, b"");
         worker.end_raw(&mut connection);
@@ -119,7 +125,7 @@ fn a_protocol_that_panics_sends_nothing_and_is_told_why_it_ends() {
 #[test]
 fn bytes_that_are_sent_back_are_consumed_once() {
     let mut run = Run::new();
-    run.call(b"back and more", true, |worker, flow| {
+    run.call(Event::Data, b"back and more", true, |worker, flow| {
         assert!(matches!(flow, Continue(_)), "{flow:?}");
         assert_eq!(worker.buffers.input.unread(), b" more");
     });
@@ -130,7 +136,7 @@ fn bytes_that_are_sent_back_are_consumed_once() {
 fn only_a_leader_gives_way_to_its_other_connections() {
     for leads in [false, true] {
         let mut run = Run::new();
-        run.call(b"one by one", leads, |worker, flow| match flow {
+        run.call(Event::Data, b"one by one", leads, |worker, flow| match flow {
             Continue(_) if !leads => assert_eq!(worker.buffers.input.unread(), b" by one"),
             Break(Outcome::Yielded(connection)) if leads => {
                 assert_eq!(connection.leftover.as_slice(), b" by one");
@@ -138,4 +144,24 @@ fn only_a_leader_gives_way_to_its_other_connections() {
             flow => panic!("{flow:?}"),
         });
     }
+}
+
+#[test]
+fn a_call_that_does_not_block_stays_on_its_loop_although_others_of_its_route_block() {
+    let mut run = Run::new();
+    let connection = run.call(Event::Data, b"x", true, |_, flow| flow.continue_value());
+    let connection = connection.unwrap();
+    let engine = Arc::clone(&connection.loop_handle.engine);
+    let route = match &connection.guest {
+        Guest::Raw(raw) => raw.route(),
+        other => panic!("{other:?}"),
+    };
+    run.connection = Some(connection);
+    let event_loop = run.event_loop.as_mut().unwrap();
+    let held = std::time::Duration::from_secs(1);
+    assert!(engine.routes.caught(route.key, event_loop.route_mut(route.key), held));
+    run.call(Event::Notified, b"", true, |worker, flow| {
+        assert!(!worker.runs_here(route, None));
+        assert!(matches!(flow, Continue(_)), "{flow:?}");
+    });
 }
