@@ -156,8 +156,12 @@ fn share() -> usize {
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
     ];
     let limits = container.iter().filter_map(|path| read(path)?.trim().parse().ok());
-    let least = machine.into_iter().chain(limits).min();
-    least.map_or(BYTES_UNKNOWN, |bytes: usize| (bytes / SHARE).max(BYTES_MIN))
+    share_of(machine.into_iter().chain(limits).min())
+}
+
+/// Returns the share of this memory, if it is known.
+fn share_of(total: Option<usize>) -> usize {
+    total.map_or(BYTES_UNKNOWN, |bytes: usize| (bytes / SHARE).max(BYTES_MIN))
 }
 
 /// Returns `MemTotal` of `/proc/meminfo` in bytes.
@@ -178,6 +182,14 @@ mod tests {
         );
         assert_eq!(total_of("MemFree: 1 kB\n"), None);
         assert!(share() >= BYTES_MIN);
+    }
+
+    #[test]
+    fn a_quarter_of_the_memory_is_shared_and_a_small_machine_shares_a_minimum() {
+        assert_eq!(share_of(Some(1 << 32)), 1 << 30);
+        assert_eq!(share_of(Some(SHARE * BYTES_MIN + SHARE)), BYTES_MIN + 1);
+        assert_eq!(share_of(Some(1)), BYTES_MIN);
+        assert_eq!(share_of(None), BYTES_UNKNOWN);
     }
 
     #[test]

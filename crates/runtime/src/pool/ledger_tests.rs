@@ -325,3 +325,10 @@ fn walk(limits: Limits) -> usize {
     }
     seen.len()
 }
+
+#[test]
+fn nothing_is_overdue_in_an_empty_queue() {
+    let limits = Limits { threads_min: 0, threads_max: 2, urgent_reserve: 0, queue_capacity: 2 };
+    let mut ledger = Ledger::new(limits);
+    assert_eq!((ledger.overdue(), ledger.workers(), ledger.queued()), (Admission::Queue, 0, 0));
+}
