@@ -15,7 +15,7 @@ pub const VERSION: &str = "13";
 /// What is appended to a key before it is hashed (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Most subprotocols that a client may offer.
+/// Maximum number of subprotocols that a client may offer.
 const SUBPROTOCOLS_MAX: usize = 32;
 
 /// Why a handshake failed.

@@ -19,7 +19,7 @@ impl Proxies {
     #[cold]
     pub(crate) fn warn_of_untrusted(&self, request: &Request) {
         let peer = request.peer();
-        if HAS_WARNED.load(Ordering::Relaxed) || !self.may_be_missing(peer) {
+        if HAS_WARNED.load(Ordering::Relaxed) || !self.may_be_an_unlisted_proxy(peer) {
             return;
         }
         if let Some(header) = HEADERS.into_iter().find(|name| request.headers().contains(name)) {
@@ -39,9 +39,9 @@ impl Proxies {
         }
     }
 
-    /// Returns whether a proxy may have been forgotten in the list. Scanners in the internet send
-    /// such headers too, so headers from public addresses prove nothing.
-    fn may_be_missing(&self, peer: Peer) -> bool {
+    /// Returns whether the peer may be a proxy of the app that is missing in the list. Only a peer
+    /// with a private address can be: scanners on the internet send such headers too.
+    fn may_be_an_unlisted_proxy(&self, peer: Peer) -> bool {
         !self.trusts_peer(peer) && peer.is_private()
     }
 }
@@ -67,8 +67,8 @@ fn warn(peer: Peer, sent: &str, remedy: &str) {
     ));
 }
 
-/// Returns whether this is the first line of a PROXY header. In the binary version that line is
-/// `\0`: the engine skips the line ends before it.
+/// Returns whether this is the first line of a PROXY header. The binary version of the
+/// header begins with line ends, which the engine skips, and its next line is `\0`.
 fn is_proxy_header(line: &[u8]) -> bool {
     line.starts_with(b"PROXY TCP") || line.starts_with(b"PROXY UNKNOWN") || line == b"\0"
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_near_peers_that_are_not_trusted_may_be_missing() {
+    fn only_near_peers_that_are_not_trusted_may_be_an_unlisted_proxy() {
         let none = Proxies::new();
         for near in [
             "127.0.0.1",
@@ -98,15 +98,15 @@ mod tests {
             "fd00::1",
             "fe80::1",
         ] {
-            assert!(none.may_be_missing(peer(near)), "{near}");
+            assert!(none.may_be_an_unlisted_proxy(peer(near)), "{near}");
         }
         for far in ["192.0.2.1", "172.32.0.1", "100.128.0.1", "8.8.8.8", "2001:db8::1"] {
-            assert!(!none.may_be_missing(peer(far)), "{far}");
+            assert!(!none.may_be_an_unlisted_proxy(peer(far)), "{far}");
         }
-        assert!(none.may_be_missing(Peer::Unix));
-        assert!(!Proxies::loopback().may_be_missing(peer("127.0.0.1")));
-        assert!(!Proxies::loopback().may_be_missing(Peer::Unix));
-        assert!(Proxies::loopback().may_be_missing(peer("10.1.2.3")));
+        assert!(none.may_be_an_unlisted_proxy(Peer::Unix));
+        assert!(!Proxies::loopback().may_be_an_unlisted_proxy(peer("127.0.0.1")));
+        assert!(!Proxies::loopback().may_be_an_unlisted_proxy(Peer::Unix));
+        assert!(Proxies::loopback().may_be_an_unlisted_proxy(peer("10.1.2.3")));
     }
 
     #[test]

@@ -21,8 +21,8 @@ use crate::core::error::{Error, Result};
 use crate::observe::CheckResults;
 use crate::routing::{Route, Router, get};
 
-/// The time for which the result of a check is used. Load balancers probe every second or two, and
-/// each of several probes on its own: all of them together cost one run per second.
+/// The time for which the result of a check is used. Each load balancer probes every second or two.
+/// With this time, several of them together cost one run of a check per second.
 const CACHE_FOR: Duration = Duration::from_secs(1);
 
 /// Answers the probes of load balancers and supervisors: whether an app is alive, and whether it is
@@ -48,7 +48,7 @@ const CACHE_FOR: Duration = Duration::from_secs(1);
 /// not, so add a [`live_check`](Self::live_check) only for what a restart repairs.
 ///
 /// **`/ready`** says `200` if all checks pass. It says `503` until each of them has passed once,
-/// when one fails or exceeds its deadline, and from the moment in which the server begins to stop.
+/// when one fails or exceeds its deadline, and as soon as the server begins to stop.
 /// A load balancer sends no further requests then, so that none fails if the server has a
 /// [`lame_duck`](crate::ServerConfig::lame_duck) time.
 ///
@@ -231,8 +231,8 @@ impl Health {
     /// [`App::listen`](crate::App::listen), [`App::start`](crate::App::start) and those like them
     /// bind the address. It is served until the app has stopped, so `/ready` says `503` while
     /// requests are finished. [`RunningApp::health_addr`](crate::RunningApp::health_addr) returns
-    /// the address. An address that answers probes says nothing about the addresses of the app: a
-    /// load balancer that checks the way of its requests needs the probes there.
+    /// the address. An answer at this address does not show that the addresses of the app can be
+    /// reached. If a load balancer should check that, leave the probes on the addresses of the app.
     ///
     /// ```
     /// use filoplume::prelude::*;

@@ -9,7 +9,7 @@ use crate::sync::Mutex;
 /// The minimum time between two lines about the same thing.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Admits one line per second and counts the suppressed ones.
+/// Admits one line per second and counts those that are left out.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     started: Instant,
@@ -23,8 +23,8 @@ impl Throttle {
         Self { started: Instant::now(), next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
-    /// Asks for a line. Returns how many were suppressed since the last one, or `None` if this one
-    /// is suppressed too.
+    /// Asks for a line. Returns how many were left out since the last one, or `None` if this one is
+    /// left out too.
     pub(crate) fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
     }
@@ -32,10 +32,13 @@ impl Throttle {
     fn admit_at(&self, now: Instant) -> Option<u64> {
         let now = milliseconds(now.saturating_duration_since(self.started));
         let next = self.next.load(Ordering::Relaxed);
-        let then = now.saturating_add(milliseconds(INTERVAL));
+        let after = now.saturating_add(milliseconds(INTERVAL));
         // If several threads arrive at once, one of them writes.
         let passes = now >= next
-            && self.next.compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            && self
+                .next
+                .compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
         if passes {
             return Some(self.left_out.swap(0, Ordering::Relaxed));
         }
@@ -76,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_per_second_is_admitted_with_the_count_of_suppressed_ones() {
+    fn one_line_per_second_is_admitted_with_the_count_of_those_left_out() {
         let throttle = Throttle::new();
         let at = |milliseconds| throttle.started + Duration::from_millis(milliseconds);
         assert_eq!(throttle.admit_at(at(5)), Some(0), "the first line is admitted at once");

@@ -1,8 +1,8 @@
-//! What is queued at once.
+//! The unit in which bytes are queued for a peer.
 
 use bytes::Bytes;
 
-/// Bytes that are sent in one piece, unless they are long.
+/// Bytes that are queued together. Only long ones are sent in several pieces.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(super) bytes: Bytes,
