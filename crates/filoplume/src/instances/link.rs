@@ -121,8 +121,6 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The last message of the publishing thread wakes the receiving one.
-        self.shared.outbox.wake();
         self.shared.outbox.close();
     }
 }
@@ -236,6 +234,10 @@ impl Shared {
         let mut liveness = Liveness::Unknown;
         loop {
             if !server.wait(liveness.patience())? {
+                // The message that wakes this thread may have been lost.
+                if self.outbox.is_closed() {
+                    return Ok(());
+                }
                 liveness = self.ask_whether_it_is_there(&mut server, liveness)?;
                 continue;
             }
@@ -247,6 +249,10 @@ impl Shared {
                     self.subscribe(&mut server, &mut known)?;
                 }
                 Event::Subscribed(channel) if channel == self.wake_channel => {
+                    // The last message to this channel may have been sent before.
+                    if self.outbox.is_closed() {
+                        return Ok(());
+                    }
                     *delay = RETRY;
                     self.report_return();
                     self.subscribe(&mut server, &mut known)?;

@@ -93,8 +93,11 @@ impl Outbox {
         self.changed.notify_all();
     }
 
+    /// Lets both threads end. The subscribing thread is woken after this, so that it sees it.
     pub(super) fn close(&self) {
-        self.state.lock().is_closed = true;
+        let mut state = self.state.lock();
+        (state.is_closed, state.must_wake) = (true, true);
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -191,6 +194,7 @@ mod tests {
         assert_eq!(published(outbox.next()), [3]);
         assert!(outbox.state.lock().is_full, "it is logged once");
         outbox.close();
+        assert!(matches!(outbox.next(), Work::Wake));
         assert!(matches!(outbox.next(), Work::End));
         assert!(!outbox.state.lock().is_full, "it may be logged again");
     }
@@ -207,7 +211,21 @@ mod tests {
         outbox.trying();
         outbox.push(post(&counts, 4));
         outbox.close();
+        assert!(matches!(outbox.next(), Work::Wake));
         assert_eq!(published(outbox.next()), [3, 4]);
+        assert!(matches!(outbox.next(), Work::End));
+    }
+
+    /// Regression: the subscribing thread was woken before the outbox was closed. If the publishing
+    /// thread was quick, it did not see the end, and kept its connection for ever.
+    #[test]
+    fn the_subscribing_thread_is_woken_after_the_end() {
+        let outbox = Outbox::default();
+        outbox.wake();
+        assert!(matches!(outbox.next(), Work::Wake));
+        outbox.close();
+        assert!(matches!(outbox.next(), Work::Wake));
+        assert!(outbox.is_closed());
         assert!(matches!(outbox.next(), Work::End));
     }
 
