@@ -2,11 +2,10 @@
 # Steps for separate workspaces: the servers that we compare ourselves with, and the deployment
 # example.
 
-# peers_cargo COMMAND...: shares the folder of the main workspace, which has compiled many of the
-# same dependencies.
+# peers_cargo COMMAND...
 peers_cargo() (
     cd benches/peers
-    CARGO_TARGET_DIR=$target cargo "$@"
+    CARGO_TARGET_DIR=$target/peers cargo "$@"
 )
 
 peers_test() {
@@ -48,13 +47,7 @@ deployment_cargo() (
 
 deployment_build() {
     deployment_cargo test --no-run
-    if has pg_config; then
-        # The lints of the main workspace have checked many of the same dependencies.
-        CARGO_TARGET_DIR=$target cargo clippy --manifest-path examples/deployment/Cargo.toml \
-            --locked --all-targets -- -D warnings
-    else
-        deployment_cargo clippy --all-targets -- -D warnings
-    fi
+    deployment_cargo clippy --all-targets -- -D warnings
 }
 
 # The whole app behind haproxy, with PostgreSQL and Redis.
