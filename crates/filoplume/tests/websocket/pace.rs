@@ -191,7 +191,8 @@ fn whoever_waits_for_a_member_that_goes_away_goes_on_at_once() {
 }
 
 /// Sends one message from each of several sockets at once, again and again. All of them and the
-/// other members read as fast as they can.
+/// other members read as fast as they can. On a busy machine many threads may handle a message at
+/// the same time, so those of a round that are long fit into 16 times the bound together.
 #[test]
 fn several_senders_at_once_get_no_ordinary_reader_disconnected() {
     const ROUNDS: usize = 3;
@@ -199,7 +200,7 @@ fn several_senders_at_once_get_no_ordinary_reader_disconnected() {
     for (senders, bytes, fields) in [
         (2, 230_000, deflate),
         (8, 100_000, &[]),
-        (8, 1_000_000, deflate),
+        (8, 500_000, deflate),
         (30, 20_000, &[]),
         (30, 230_000, deflate),
     ] {
