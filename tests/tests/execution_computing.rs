@@ -112,6 +112,20 @@ fn few_handlers_compute_at_a_time_and_all_are_answered() {
 #[test]
 fn a_quick_route_that_begins_to_compute_does_not_get_a_thread_for_each_request() {
     let _alone = one_at_a_time();
+    let clients = 8 * computing_max();
+    // Some calls are caught on their loops before the route leaves these, and the checks of the
+    // server correct the rest. Otherwise most of the clients would compute at a time. On a busy
+    // machine the checks may be late, but not each time.
+    let is_fine = (0..3).any(|_| {
+        let most = most_after_a_change(clients);
+        println!("{most} of {clients} computed at a time");
+        most <= clients / 2
+    });
+    assert!(is_fine, "too many computed at a time");
+}
+
+/// Returns how many calls of a route computed at a time after it had been quick.
+fn most_after_a_change(clients: usize) -> usize {
     let counts = Arc::new(Counts::default());
     let of_calls = Arc::clone(&counts);
     let config = ServerConfig::default().queue_timeout(MS * 60_000);
@@ -124,14 +138,10 @@ fn a_quick_route_that_begins_to_compute_does_not_get_a_thread_for_each_request()
     let mut client = server.client();
     (0..500).for_each(|_| _ = client.get("/parses"));
     counts.is_changed.store(true, Ordering::SeqCst);
-    let clients = 8 * computing_max();
     let load = Load::start(server.address(), clients, "/parses");
     load.each_reaches(2);
     load.stop();
-    // Some calls were caught on their loops before the route left these, and the checks of the
-    // server correct the rest. Otherwise most of the clients would compute at a time.
-    let most = counts.most.load(Ordering::SeqCst);
-    assert!(most <= clients / 2, "{most} of {clients} computed at a time");
+    counts.most.load(Ordering::SeqCst)
 }
 
 /// If the server learned only from calls that have returned, it would not know for a minute that
