@@ -145,7 +145,7 @@ fn a_stream_of_a_client_that_does_not_read_is_told_that_memory_is_short() {
     let error = (0..1000).find_map(|_| sender.try_send(vec![b'x'; 4000]).err());
     assert_eq!(error, Some(pushed::SendError::OutOfMemory));
     // This waits until the server closes the connection, because the client reads nothing.
-    let error = (0..1000).find_map(|_| sender.send(vec![b'x'; 4000]).err());
+    let error = (0..1000).find_map(|_| sender.send_timeout(vec![b'x'; 4000], DEADLINE).err());
     assert_eq!(error, Some(pushed::SendError::Gone));
     eventually("all is given back", || used(&server) == 0);
 }

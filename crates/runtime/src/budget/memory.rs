@@ -11,8 +11,8 @@
 
 use std::fmt;
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::budget::estimates::Estimates;
 
@@ -29,6 +29,13 @@ const BYTES_MIN: usize = 8 << 20;
 /// contents: longer ones neither begin nor grow in it.
 pub(crate) const SHORT_BYTES: usize = 64 * 1024;
 
+/// The event loops, as far as the budget uses them.
+pub(crate) trait WakeLoops: Send + Sync {
+    /// Wakes all event loops, so that they close slow peers. Any thread may call this, also with
+    /// locks that protect what is charged.
+    fn wake_loops(&self);
+}
+
 /// The number of buffered bytes, and their maximum.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -40,6 +47,8 @@ pub(crate) struct Memory {
     /// while the disk space for contents is short. A loop checks both with one comparison.
     pressed_from: AtomicUsize,
     estimates: Estimates,
+    /// Not set without an engine.
+    loops: OnceLock<Weak<dyn WakeLoops>>,
 }
 
 impl Memory {
@@ -49,7 +58,24 @@ impl Memory {
         let (used, lasting) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let pressed_from = AtomicUsize::new(bytes_max / 2);
         let estimates = Estimates::new(bytes_max);
-        Arc::new(Self { bytes_max, used, lasting, pressed_from, estimates })
+        let loops = OnceLock::new();
+        Arc::new(Self { bytes_max, used, lasting, pressed_from, estimates, loops })
+    }
+
+    /// Sets the event loops that are woken when memory or disk space becomes short. Only the first
+    /// call counts.
+    pub(crate) fn attach(&self, loops: Weak<dyn WakeLoops>) {
+        let _ = self.loops.set(loops);
+    }
+
+    /// Wakes the event loops. A loop that sleeps holds as much as others, and the thread that
+    /// makes memory short may be none of them.
+    #[cold]
+    #[inline(never)]
+    fn wake_loops(&self) {
+        if let Some(loops) = self.loops.get().and_then(Weak::upgrade) {
+            loops.wake_loops();
+        }
     }
 
     pub(crate) fn bytes_max(&self) -> usize {
@@ -82,7 +108,11 @@ impl Memory {
 
     /// Returns whether memory itself is short.
     pub(crate) fn is_short(&self) -> bool {
-        self.used() >= self.bytes_max / 2
+        self.used() >= self.short_from()
+    }
+
+    fn short_from(&self) -> usize {
+        self.bytes_max / 2
     }
 
     /// Returns whether the disk space for contents is short.
@@ -94,8 +124,11 @@ impl Memory {
     /// change is recorded last.
     #[cfg(feature = "spool")]
     pub(crate) fn set_disk_short(&self, is_short: bool) {
-        let from = if is_short { 0 } else { self.bytes_max / 2 };
-        self.pressed_from.store(from, Ordering::Relaxed);
+        let from = if is_short { 0 } else { self.short_from() };
+        let before = self.pressed_from.swap(from, Ordering::Relaxed);
+        if is_short && before != from {
+            self.wake_loops();
+        }
     }
 
     /// Returns whether more than the budget is used.
@@ -136,8 +169,14 @@ impl Memory {
     }
 
     /// Counts more bytes. Returns how many bytes are then used.
+    #[inline(never)]
     pub(super) fn add(&self, bytes: usize) -> usize {
-        self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        let used = before.saturating_add(bytes);
+        if before < self.short_from() && used >= self.short_from() {
+            self.wake_loops();
+        }
+        used
     }
 
     /// Removes bytes from the count.

@@ -17,6 +17,7 @@ use super::Engine;
 use super::connection::Connection;
 use super::event_loop::Message;
 use super::listener::Accepted;
+use crate::budget::memory::WakeLoops;
 use crate::protocol::{Guest, Waiting};
 
 /// How long a server that has ended waits until its last connections are sent.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::{Backend, Engine};
+use crate::budget::memory::WakeLoops;
 use crate::clock::TIMEOUT_MAX;
 use crate::execution::scheduling::with_normal_policy;
 use crate::metrics::Phase;

@@ -43,7 +43,7 @@ use crate::budget::counts::AtLimit;
 use crate::budget::descriptors::{self, Descriptors};
 #[cfg(feature = "tls")]
 use crate::budget::handshakes::Handshakes;
-use crate::budget::memory::Memory;
+use crate::budget::memory::{Memory, WakeLoops};
 use crate::budget::refusal::Refusals;
 use crate::budget::seats::{Seats, VITAL_SEATS};
 #[cfg(feature = "spool")]
@@ -327,6 +327,8 @@ impl Engine {
             handover: handover::Handover::default(),
             lifecycle: Lifecycle::new(tokens),
         });
+        let loops: Weak<Self> = Arc::downgrade(&engine);
+        engine.memory.attach(loops);
         #[cfg(feature = "spool")]
         engine.close_files_elsewhere();
         engine
@@ -452,9 +454,11 @@ impl Engine {
     pub(crate) fn loop_handles(&self) -> impl Iterator<Item = Arc<LoopHandle>> {
         self.loops.get().into_iter().flatten().filter_map(Weak::upgrade)
     }
+}
 
+impl WakeLoops for Engine {
     /// Wakes all loops, so that each of them notices a change of the shared state.
-    pub(crate) fn wake_loops(&self) {
+    fn wake_loops(&self) {
         self.loop_handles().for_each(|handle| handle.wake());
     }
 }

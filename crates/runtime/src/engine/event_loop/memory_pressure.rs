@@ -17,8 +17,7 @@ impl EventLoop {
     /// Expires the connections whose deadline under pressure has passed. Returns the time until the
     /// next check, if memory or disk space is short.
     ///
-    /// No loop sleeps through the beginning of a shortage of disk space: the thread that reserves
-    /// the space returns its connection to a loop, which comes here and wakes the others.
+    /// No loop sleeps through the beginning of a shortage: the thread that causes it wakes them.
     pub(super) fn expire_under_pressure(&mut self, now: Instant) -> Option<Duration> {
         if !self.handle.engine.memory.is_pressed() {
             return None;
@@ -28,13 +27,7 @@ impl EventLoop {
                 return Some(left);
             }
         }
-        let is_new = self.pressure_check_at.is_none_or(|at| now > at + PRESSURE_CHECK_INTERVAL);
         self.pressure_check_at = Some(now + PRESSURE_CHECK_INTERVAL);
-        if is_new {
-            // The connections of sleeping loops hold as much, and nothing else tells these loops
-            // that there is a shortage.
-            self.handle.engine.wake_loops();
-        }
         let head_timeout = self.handle.engine.config.head_timeout;
         let memory = &self.handle.engine.memory;
         let (is_memory_short, is_disk_short) = (memory.is_short(), memory.is_disk_short());
