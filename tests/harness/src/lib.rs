@@ -21,7 +21,7 @@ pub use browser::Browser;
 pub use child::{Child, Example, free_address, installed};
 pub use client::{Client, Ended, Framing, Response, ask, reset};
 pub use latency::{GoodClient, Latencies};
-pub use load::{Load, one_at_a_time};
+pub use load::{Load, beside_others, one_at_a_time};
 pub use process::{Process, may_open, with_descriptors};
 pub use redis::Redis;
 pub use stream::{is_cut_off, receive};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
 use crate::client::Client;
@@ -109,10 +109,18 @@ impl ClosedLoop {
     }
 }
 
-/// Keeps other tests that call this function from running until the guard is dropped. For tests
-/// that measure under load, which would otherwise disturb each other.
-pub fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static MACHINE: Mutex<()> = Mutex::new(());
+/// Held by tests that need the machine for themselves, and shared by those that do not.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Keeps other tests that call this function or [`beside_others`] from running until the guard is
+/// dropped. For tests that measure under load, which would otherwise disturb each other.
+pub fn one_at_a_time() -> RwLockWriteGuard<'static, ()> {
     // A failed test poisons the lock, which does not matter to the next one.
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps tests that call [`one_at_a_time`] from running until the guard is dropped, and no others.
+/// For tests that wait more than they compute.
+pub fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use diesel::sql_types::{BigInt, Integer};
 use diesel::{Connection, QueryableByName, RunQueryDsl, sql_query};
 use filoplume::Cancel;
 use filoplume::prelude::*;
-use harness::{Client, eventually_within, one_at_a_time};
+use harness::{Client, beside_others, eventually_within};
 
 use super::start;
 
@@ -38,7 +38,7 @@ fn running(connection: &mut PgConnection) -> i64 {
 
 #[test]
 fn a_query_ends_when_its_client_has_gone() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, stack)) = start(LAME_DUCK) else { return };
     let url = stack.database();
     let mut watch = PgConnection::establish(&url).unwrap();

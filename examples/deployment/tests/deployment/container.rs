@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use deployment::stack::{LAME_DUCK, Stack};
-use harness::{Client, one_at_a_time};
+use harness::{Client, beside_others};
 use saphyr::{LoadableYamlNode as _, Yaml};
 
 use super::traffic::{log_in, request, upload};
@@ -22,7 +22,7 @@ const USER: u32 = 10001;
 
 #[test]
 fn the_manifest_fits_the_program() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let text = read("kubernetes.yaml");
     let documents = Yaml::load_from_str(&text).unwrap();
     let kinds: Vec<_> = documents.iter().map(|each| each["kind"].as_str().unwrap()).collect();
@@ -153,7 +153,7 @@ fn uploads_and_downloads(stack: &Stack) {
 /// `.ci/run` builds the program as the container file does, and names it in `STATIC_PROGRAM`.
 #[test]
 fn the_static_program_needs_nothing_but_itself() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some(program) = std::env::var_os("STATIC_PROGRAM") else {
         skip::because("STATIC_PROGRAM does not name a static program");
         return;

@@ -27,7 +27,7 @@ use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::sql_types::BigInt;
 use diesel::{Connection, QueryableByName, RunQueryDsl, sql_query};
-use harness::{Client, eventually, one_at_a_time};
+use harness::{Client, beside_others, eventually, one_at_a_time};
 use tempfile::TempDir;
 
 use self::traffic::{Traffic, log_in, request, try_request};
@@ -63,7 +63,7 @@ fn failures_of_a_rolling_restart(stack: &mut Stack) -> Vec<String> {
 
 #[test]
 fn a_rolling_restart_fails_no_request() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start(LAME_DUCK) else { return };
     assert_eq!(failures_of_a_rolling_restart(&mut stack), [""; 0]);
 }
@@ -72,7 +72,7 @@ fn a_rolling_restart_fails_no_request() {
 #[test]
 fn a_rolling_restart_loses_and_repeats_no_write() {
     const EACH: usize = 40;
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start(LAME_DUCK) else { return };
     let cookie = log_in(stack.address(), "ada");
     let traffic = Traffic::writing(stack.address(), 8, &cookie, Duration::from_secs(10) / API_RATE);
@@ -94,7 +94,7 @@ fn a_rolling_restart_loses_and_repeats_no_write() {
 /// Shows that the tests above would notice if the lame-duck time had no effect.
 #[test]
 fn a_rolling_restart_without_a_lame_duck_time_fails_requests() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start(Duration::ZERO) else { return };
     let mut rounds = 0..20;
     let failed = rounds.any(|_| !failures_of_a_rolling_restart(&mut stack).is_empty());
@@ -114,7 +114,7 @@ fn count(connection: &mut PgConnection, query: &str) -> i64 {
 #[test]
 fn a_killed_instance_loses_only_what_it_was_answering() {
     const POSTS: usize = 8;
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start(LAME_DUCK) else { return };
     let address = stack.address();
     let cookie = log_in(address, "ada");
@@ -201,7 +201,7 @@ fn a_rate_limit_counts_over_both_instances() {
 
 #[test]
 fn instances_share_accounts_files_and_the_feed() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, stack)) = start(LAME_DUCK) else { return };
     let [first, second]: [SocketAddr; 2] = [stack.instance(0), stack.instance(1)];
     let cookie = log_in(first, "ada");

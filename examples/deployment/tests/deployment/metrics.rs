@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use deployment::stack::{LAME_DUCK, Stack};
-use harness::{Client, eventually, eventually_within, one_at_a_time};
+use harness::{Client, beside_others, eventually, eventually_within, one_at_a_time};
 use serde_json::Value;
 
 use super::{start, start_with};
@@ -40,7 +40,7 @@ fn prometheus(stack: &Stack) -> Option<SocketAddr> {
 
 #[test]
 fn prometheus_scrapes_both_instances() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, stack)) = start(LAME_DUCK) else { return };
     assert_eq!(Client::connect(stack.address()).get("/metrics").status, 403);
     let Some(prometheus) = prometheus(&stack) else { return };

@@ -1,12 +1,12 @@
 //! The page in a real browser, through haproxy.
 
-use harness::{Browser, one_at_a_time};
+use harness::{Browser, beside_others};
 
 use super::{LAME_DUCK, start};
 
 #[test]
 fn the_page_shows_each_note_once() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((folder, stack)) = start(LAME_DUCK) else { return };
     let Some(mut browser) = Browser::start(&folder.path().join("browser")) else { return };
     let url = format!("http://{}/", stack.address());

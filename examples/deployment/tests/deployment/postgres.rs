@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use deployment::stack::{LAME_DUCK, Stack};
-use harness::{Client, eventually, one_at_a_time};
+use harness::{Client, beside_others, eventually};
 
 use super::traffic::{Traffic, log_in, request, try_request};
 use super::{start, threads};
@@ -53,7 +53,7 @@ fn check_says(address: SocketAddr, what: &str) {
 #[test]
 fn without_postgres_what_needs_it_fails_soon_and_the_rest_is_served() {
     const ROUNDS: usize = 3;
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start(LAME_DUCK) else { return };
     let address = stack.address();
     let cookie = log_in(address, "ada");
@@ -102,7 +102,7 @@ fn without_postgres_what_needs_it_fails_soon_and_the_rest_is_served() {
 fn a_silent_postgres_holds_as_many_threads_as_it_has_connections() {
     /// The connections of an instance.
     const CONNECTIONS: usize = 16;
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, stack)) = start(LAME_DUCK) else { return };
     let address = stack.address();
     let processes = [0, 1].map(|index| stack.instance_process(index).unwrap());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use harness::{Client, eventually, one_at_a_time};
+use harness::{Client, beside_others, eventually};
 
 use super::start_with;
 
@@ -21,7 +21,7 @@ fn client_is(stack: &deployment::stack::Stack, target: &str, expected: &str) {
 
 #[test]
 fn the_environment_says_which_proxies_are_trusted() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start_with(|options| options.lame_duck(Duration::ZERO)) else {
         return;
     };

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deployment::stack::{LAME_DUCK, Stack};
-use harness::{Client, eventually, one_at_a_time};
+use harness::{Client, beside_others, eventually};
 
 use super::traffic::{Traffic, log_in, request};
 use super::{start, threads};
@@ -64,7 +64,7 @@ fn is_away(stack: &mut Stack, goes: fn(&mut Stack), returns: fn(&mut Stack)) {
 
 #[test]
 fn without_redis_pages_are_served_and_sessions_are_not() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start(LAME_DUCK) else { return };
     is_away(
         &mut stack,
@@ -75,7 +75,7 @@ fn without_redis_pages_are_served_and_sessions_are_not() {
 
 #[test]
 fn a_redis_that_was_stopped_and_started_again_has_the_sessions() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, mut stack)) = start(LAME_DUCK) else { return };
     is_away(&mut stack, |stack| stack.stop_redis().unwrap(), |stack| stack.start_redis().unwrap());
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use deployment::stack::LAME_DUCK;
-use harness::{Client, one_at_a_time};
+use harness::{Client, beside_others};
 
 use super::start;
 use super::traffic::{log_in, request, upload};
@@ -61,7 +61,7 @@ fn logs(folder: &Path) -> Vec<(String, String)> {
 
 #[test]
 fn no_secret_is_written_or_shown() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((folder, stack)) = start(LAME_DUCK) else { return };
     let address = stack.address();
     let cookie = log_in(address, "ada");

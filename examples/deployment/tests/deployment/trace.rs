@@ -7,7 +7,7 @@ use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::sql_types::Text;
 use diesel::{Connection, QueryableByName, RunQueryDsl, sql_query};
-use harness::{Client, Response, eventually, one_at_a_time};
+use harness::{Client, Response, beside_others, eventually};
 
 use super::traffic::log_in;
 use super::{LAME_DUCK, start};
@@ -67,7 +67,7 @@ const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 #[test]
 fn one_trace_id_leads_from_haproxy_to_the_database() {
-    let _alone = one_at_a_time();
+    let _shared = beside_others();
     let Some((_folder, stack)) = start(LAME_DUCK) else { return };
     let address = stack.address();
     let cookie = log_in(address, "ada");
