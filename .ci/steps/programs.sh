@@ -74,8 +74,6 @@ toolchains() {
     rustup run "$oldest" rustc --version >/dev/null 2>&1 \
         || timeout 120 rustup toolchain install "$oldest" --profile minimal --no-self-update \
             >"$logs/oldest.log" 2>&1 || true
-    has_nightly && ! has_rust_source || return 0
-    timeout 180 rustup component add rust-src --toolchain nightly >"$logs/rust-src.log" 2>&1 || true
 }
 
 # has_targets SYSTEM...: whether the standard library is there for all of them.
@@ -85,11 +83,6 @@ has_targets() {
     for system in "$@"; do
         [ -d "$folder/$system/lib" ] || return 1
     done
-}
-
-# Whether the source of the standard library is there for nightly.
-has_rust_source() {
-    [ -d "$(rustup run nightly rustc --print sysroot)/lib/rustlib/src/rust/library" ]
 }
 
 # Installs the Python package by which a test decodes exported spans, below the target folder.

@@ -24,10 +24,11 @@ tests() {
     cargo test --workspace --locked --no-fail-fast
 }
 
-# Builds the tests, and what those compile that run the compiler, so that it is there when they run
-# again with all others.
+# Builds the tests, the programs that they start, and what those compile that run the compiler, so
+# that it is there when they run again with all others.
 tests_build() {
     cargo test --workspace --locked --no-run
+    cargo build --workspace --locked --bins --examples
     cargo test --workspace --locked --no-fail-fast --test public_api --test mistakes
 }
 
