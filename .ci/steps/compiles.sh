@@ -77,7 +77,7 @@ oldest_cargo() {
     rustup run "$oldest" cargo "$@"
 }
 
-# The fault tests and the simulator take longer than all others, and do not depend on the compiler.
+# The fault tests and the simulator take longest, and do not depend on the compiler.
 oldest_tests() {
     oldest_cargo test -p filoplume-http1 -p filoplume-websocket -p filoplume-runtime --lib --tests \
         --locked "$@" -- --skip faults::exchanges --skip execution::simulator
