@@ -89,6 +89,12 @@ pub(crate) trait PermitWaiter: Send + Sync {
     /// Called when a permit is free. A waiter that leaves the permit is not notified again before
     /// it has asked again.
     fn permit_is_free(self: Arc<Self>);
+
+    /// Like [`permit_is_free`](Self::permit_is_free), on a thread that goes on with something else
+    /// instead of looking for work.
+    fn permit_is_free_meanwhile(self: Arc<Self>) {
+        self.permit_is_free();
+    }
 }
 
 /// The waiter of a server whose requests never wait for permits.
@@ -213,11 +219,15 @@ impl Permits {
     /// Notifies the waiters one after the other until no permit is left. Each takes the permits
     /// that it can use. A waiter that asks for more goes to the end of the queue.
     pub(crate) fn notify_waiters(&self) {
+        self.notify(PermitWaiter::permit_is_free);
+    }
+
+    fn notify(&self, notify: fn(Arc<dyn PermitWaiter>)) {
         // The lock is released while a waiter is notified.
         let next = || self.0.state.lock().next_to_notify();
         while let Some(waiter) = next() {
             if let Some(waiter) = waiter.upgrade() {
-                waiter.permit_is_free();
+                notify(waiter);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::budget::clients::ClientConnection;
+use crate::budget::memory::WakeLoops;
 use crate::budget::permits::{PermitWaiter, Permits};
 use crate::budget::seats::SeatRequest;
 use crate::engine::Engine;
@@ -138,6 +139,15 @@ impl Drop for Seat {
 impl PermitWaiter for Engine {
     fn permit_is_free(self: Arc<Self>) {
         start_waiting(&self, self.seats.next_locked());
+    }
+
+    fn permit_is_free_meanwhile(self: Arc<Self>) {
+        Arc::clone(&self).permit_is_free();
+        // A task may wait for a busy worker, but not for long. Who checks that is a worker that has
+        // ended a task, or a leader before it sleeps. This thread may be neither.
+        if self.pool.has_queued() {
+            self.wake_loops();
+        }
     }
 }
 

@@ -96,6 +96,11 @@ impl<T: Send + 'static> Pool<T> {
         self.shared.short_hint()
     }
 
+    /// Returns whether tasks wait, or waited a moment ago. Costs one load.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.shared.queued_hint() > 0
+    }
+
     /// Runs tasks that have waited for too long. Returns when to check again, if a waiting task
     /// will be overdue then. For a [patient](PoolConfig::patient) pool. Costs one load if no task
     /// waits.

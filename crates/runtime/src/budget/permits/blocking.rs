@@ -1,6 +1,7 @@
 //! Permits that a handler takes by itself, and for which its thread waits.
 
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -90,6 +91,14 @@ impl Permits {
     }
 }
 
+impl Drop for HeldPermit {
+    fn drop(&mut self) {
+        if let Some(permits) = mem::take(&mut self.0).put_back() {
+            permits.notify(PermitWaiter::permit_is_free_meanwhile);
+        }
+    }
+}
+
 impl fmt::Debug for HeldPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -117,7 +126,7 @@ impl WaitingThread {
         let mut state = self.state.lock();
         loop {
             if let Turn::Come(_) = *state {
-                let Turn::Come(permit) = std::mem::replace(&mut *state, Turn::Over) else {
+                let Turn::Come(permit) = mem::replace(&mut *state, Turn::Over) else {
                     return None;
                 };
                 return Some(permit);

@@ -9,6 +9,7 @@ mod messages;
 mod moving;
 mod pressing;
 mod shedding;
+mod waking;
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;

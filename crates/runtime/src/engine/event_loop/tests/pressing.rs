@@ -65,39 +65,3 @@ fn connections_are_checked_four_times_a_second_while_memory_is_short() {
     event_loop.expire_under_pressure(now + millis(1250));
     assert!(expired(&mut event_loop).contains(&second));
 }
-
-/// Returns event loops, and a function that returns which of them were woken since its last call.
-fn sleeping() -> (Arc<Engine>, impl FnMut() -> [bool; 2]) {
-    let [mut one, mut other] = event_loops(short_of_memory());
-    let engine = Arc::clone(&one.handle.engine);
-    (engine, move || [was_woken(&mut one), was_woken(&mut other)])
-}
-
-#[test]
-fn sleeping_loops_are_woken_when_memory_becomes_short_and_not_while_it_is() {
-    let (engine, mut woken) = sleeping();
-    let (account, mut charge) = (engine.account(None), Charge::default());
-    let mut woken_by = |bytes| {
-        charge.set(&account, bytes);
-        woken()
-    };
-    assert_eq!(woken_by(MEMORY / 2 - 1), [false; 2]);
-    assert_eq!(woken_by(MEMORY / 2), [true; 2]);
-    assert_eq!(woken_by(MEMORY), [false; 2]);
-    assert_eq!(woken_by(0), [false; 2]);
-    assert_eq!(woken_by(MEMORY), [true; 2], "it is another shortage");
-}
-
-#[cfg(feature = "spool")]
-#[test]
-fn sleeping_loops_are_woken_when_disk_space_becomes_short_and_not_while_it_is() {
-    let (engine, mut woken) = sleeping();
-    let mut woken_by = |is_short| {
-        engine.memory.set_disk_short(is_short);
-        woken()
-    };
-    assert_eq!(woken_by(true), [true; 2]);
-    assert_eq!(woken_by(true), [false; 2]);
-    assert_eq!(woken_by(false), [false; 2]);
-    assert_eq!(woken_by(true), [true; 2], "it is another shortage");
-}
