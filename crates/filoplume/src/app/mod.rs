@@ -239,6 +239,7 @@ impl App {
     /// missing.assert_status(404);
     /// assert!(missing.header("x-request-id").is_some());
     /// ```
+    #[track_caller]
     pub fn with<M>(mut self, middleware: M) -> Self
     where
         M: Middleware, // `Logger::new()` with its `()`, or `fn(Request, Next) -> Result<Response>`

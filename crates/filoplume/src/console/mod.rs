@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use self::feed::Feed;
 use self::local::{HOSTS, only_this_machine};
-use crate::core::middleware::{Layer, Middleware};
+use crate::core::middleware::{Layer, Middleware, layer};
 use crate::extract::Basic;
 use crate::middleware::{AllowedHosts, BasicAuth};
 use crate::observe::Observer;
@@ -41,9 +41,10 @@ use crate::routing::Router;
 /// ```
 ///
 /// The page shows patterns of routes, names of threads, IDs of requests, addresses of the services
-/// for which handlers wait, and errors of health checks. There are no paths, queries, headers,
-/// contents, or addresses of clients. Passwords and tokens are sent in plain text, so use TLS
-/// beyond this machine.
+/// for which handlers wait, and errors of health checks. There are no paths, queries, headers or
+/// contents. The address of a client is there only while the thread of a handler reads from this
+/// client or writes to it. Passwords and tokens are sent in plain text, so use TLS beyond this
+/// machine.
 ///
 /// Up to 16 viewers see it at once; further ones get a `503`. A snapshot is made once per second,
 /// and at once if a route moves between the event loops and the pool. All viewers share it. A
@@ -69,6 +70,7 @@ impl Console {
     /// client.get("/console").send().assert_status(401);
     /// client.get("/console").basic("admin", "sesame").send().assert_contains("<title>Console");
     /// ```
+    #[track_caller]
     pub fn with_password(user: impl Into<String>, password: impl Into<String>) -> Self {
         let password = password.into();
         let mistake = password.is_empty().then(|| {
@@ -104,8 +106,9 @@ impl Console {
     /// });
     /// App::new().console("/console", console).test().get("/console").send().assert_status(200);
     /// ```
+    #[track_caller]
     pub fn behind(middleware: impl Middleware) -> Self {
-        Self { layers: vec![Arc::new(middleware)], address: None, mistake: None }
+        Self { layers: vec![layer(middleware)], address: None, mistake: None }
     }
 
     /// Returns a console for browsers on this machine, without a password. It is for development.
@@ -139,8 +142,9 @@ impl Console {
     ///     .with(BasicAuth::user("admin", "sesame"));
     /// App::new().console("/console", console).test().get("/console").send().assert_status(401);
     /// ```
+    #[track_caller]
     pub fn with(mut self, middleware: impl Middleware) -> Self {
-        self.layers.push(Arc::new(middleware));
+        self.layers.push(layer(middleware));
         self
     }
 

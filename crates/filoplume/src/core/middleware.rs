@@ -1,7 +1,7 @@
 //! The trait of middleware, and `Next`, which calls the rest of the chain.
 
 use std::any::TypeId;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
 use filoplume_runtime::{Incomplete, Request, Response, note_caught_panic};
@@ -168,7 +168,40 @@ pub(crate) trait NamedMiddleware: Middleware {
     fn name(&self) -> String;
 }
 
-impl<M: Middleware> NamedMiddleware for M {
+/// Middleware with the line that has added it, for the mistakes that it reports.
+struct Added<M> {
+    middleware: M,
+    written_at: &'static Location<'static>,
+}
+
+/// Returns the middleware as routes and apps store it.
+#[track_caller]
+pub(crate) fn layer(middleware: impl Middleware) -> Layer {
+    Arc::new(Added { middleware, written_at: Location::caller() })
+}
+
+impl<M: Middleware> Middleware for Added<M> {
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        self.middleware.handle(request, next)
+    }
+
+    fn refused(&self, request: &Request, next: NextRefused<'_>) -> Response {
+        self.middleware.refused(request, next)
+    }
+
+    fn incomplete(&self, incomplete: &Incomplete<'_>, context: Context<'_>) {
+        self.middleware.incomplete(incomplete, context);
+    }
+
+    // Here and not in the builder, so that programs without middleware do not contain it.
+    fn configure(&self, options: &mut RouteOptions) {
+        let known = options.mistakes().len();
+        self.middleware.configure(options);
+        options.locate_mistakes(known, self.written_at);
+    }
+}
+
+impl<M: Middleware> NamedMiddleware for Added<M> {
     fn kind(&self) -> TypeId {
         TypeId::of::<M>()
     }

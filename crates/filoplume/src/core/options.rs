@@ -10,8 +10,7 @@ mod sockets;
 
 use std::any::TypeId;
 use std::borrow::Cow;
-#[cfg(feature = "cookies")]
-use std::sync::Arc;
+use std::panic::Location;
 
 use filoplume_runtime::{Permits, Plan, Request};
 
@@ -19,7 +18,7 @@ use super::captures::Capture;
 use super::coded_content::CodedContent;
 use super::middleware::Layer;
 #[cfg(feature = "cookies")]
-use super::middleware::Middleware;
+use super::middleware::{Middleware, layer};
 use super::names::type_name_of;
 use super::takes::Takes;
 use around::Around;
@@ -240,7 +239,7 @@ impl RouteOptions {
     pub(crate) fn imply<M: Middleware + Default>(&mut self) {
         let id = TypeId::of::<M>();
         if !self.implied.iter().any(|(of, _)| *of == id) {
-            self.implied.push((id, || Arc::new(M::default())));
+            self.implied.push((id, || layer(M::default())));
         }
     }
 
@@ -256,7 +255,7 @@ impl RouteOptions {
     }
 
     /// Reports a mistake in the set-up of a middleware or extractor. The app does not start, and
-    /// reports the mistake once for all routes.
+    /// reports the mistake once for all routes, with the line that has added the middleware.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -306,6 +305,13 @@ impl RouteOptions {
 
     pub(crate) fn mistakes(&self) -> &[String] {
         &self.mistakes
+    }
+
+    /// Adds the line of middleware to the mistakes that it has reported: all but the first ones.
+    pub(crate) fn locate_mistakes(&mut self, known: usize, at: &Location<'_>) {
+        for mistake in self.mistakes.iter_mut().skip(known) {
+            *mistake = format!("{mistake} ({at})");
+        }
     }
 
     pub(crate) fn needs_captures(&self) -> bool {

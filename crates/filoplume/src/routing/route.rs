@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 
 use filoplume_runtime::{Method, Permits};
 
 use crate::core::handler::{Endpoint, Handler, Parameters, check_handler, erase};
-use crate::core::middleware::{Layer, Middleware};
+use crate::core::middleware::{Layer, Middleware, layer};
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 
@@ -237,11 +236,12 @@ impl Route {
     /// client.post("/login").send().assert_status(429);
     /// ```
     #[doc(alias("layer", "use", "wrap", "route_layer"))]
+    #[track_caller]
     pub fn with<M>(mut self, middleware: M) -> Self
     where
         M: Middleware, // `Logger::new()` with its `()`, or `fn(Request, Next) -> Result<Response>`
     {
-        self.layers.push(Arc::new(middleware));
+        self.layers.push(layer(middleware));
         self
     }
 

@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 
 use filoplume_runtime::Method;
 
 use crate::core::handler::{Endpoint, Handler, Parameters, check_handler, erase};
-use crate::core::middleware::{Layer, Middleware};
+use crate::core::middleware::{Layer, Middleware, layer};
 use crate::core::names::type_name_of;
 use crate::core::response::IntoResponse;
 use crate::core::route::FALLBACK;
@@ -414,11 +413,12 @@ impl Router {
         "from_fn",
         "route_layer"
     ))]
+    #[track_caller]
     pub fn with<M>(mut self, middleware: M) -> Self
     where
         M: Middleware, // `Logger::new()` with its `()`, or `fn(Request, Next) -> Result<Response>`
     {
-        self.layers.push(Arc::new(middleware));
+        self.layers.push(layer(middleware));
         self
     }
 

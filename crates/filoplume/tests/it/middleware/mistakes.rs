@@ -7,7 +7,7 @@ use expect_test::expect;
 use filoplume::Key;
 use filoplume::extract::Basic;
 use filoplume::middleware::{
-    BasicAuth, BearerAuth, Cors, Csrf, Jwt, MethodOverride, Middleware, Sessions,
+    BasicAuth, BearerAuth, Cors, Csrf, Jwt, MethodOverride, Middleware, RateLimit, Sessions,
 };
 use filoplume::prelude::*;
 
@@ -56,26 +56,39 @@ fn values_that_can_never_work_are_reported() {
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - BasicAuth: the password is empty, so everybody could log in; is the variable set from which it comes? For a key as the name of the user, use `BasicAuth::new`
-          - BasicAuth: the name of the user has a colon, but the first colon of credentials begins the password (RFC 7617), so nobody could log in
-          - BearerAuth: the token is empty; is the variable set from which it comes?
-          - Sessions: `the session` is not a name of a cookie: it can have letters, digits, `-` and `_`
-          - Sessions: `https://a.org` is not a domain: write `example.org`, without scheme, port and path
-          - Sessions: `admin` is not the path of a cookie: it begins with `/` and has no `;`
-          - Sessions: an `idle_timeout` of zero would end each session at once
-          - Sessions: an `absolute_timeout` of zero would end each session at once
-          - Sessions: `` is not a name of a cookie: it can have letters, digits, `-` and `_`
-          - Sessions: `` is not a domain: write `example.org`, without scheme, port and path
-          - Sessions: `/;` is not the path of a cookie: it begins with `/` and has no `;`
-          - Sessions: `a.org:80` is not a domain: write `example.org`, without scheme, port and path
-          - Sessions: `a.org/` is not a domain: write `example.org`, without scheme, port and path
-          - Csrf: `admin.example.org` is not an origin: it must begin with a scheme, such as `https://`
-          - Csrf: `https://*.org` is not an origin: name each origin
-          - MethodOverride: `a b` is not a header name
-          - Cors: no origin is allowed, so it has no effect: add `allow_origin`, or remove it
-    "#]],
+            the app cannot start:
+              - BasicAuth: the password is empty, so everybody could log in; is the variable set from which it comes? For a key as the name of the user, use `BasicAuth::new` (middleware/mistakes.rs:_)
+              - BasicAuth: the name of the user has a colon, but the first colon of credentials begins the password (RFC 7617), so nobody could log in (middleware/mistakes.rs:_)
+              - BearerAuth: the token is empty; is the variable set from which it comes? (middleware/mistakes.rs:_)
+              - Sessions: `the session` is not a name of a cookie: it can have letters, digits, `-` and `_` (middleware/mistakes.rs:_)
+              - Sessions: `https://a.org` is not a domain: write `example.org`, without scheme, port and path (middleware/mistakes.rs:_)
+              - Sessions: `admin` is not the path of a cookie: it begins with `/` and has no `;` (middleware/mistakes.rs:_)
+              - Sessions: an `idle_timeout` of zero would end each session at once (middleware/mistakes.rs:_)
+              - Sessions: an `absolute_timeout` of zero would end each session at once (middleware/mistakes.rs:_)
+              - Sessions: `` is not a name of a cookie: it can have letters, digits, `-` and `_` (middleware/mistakes.rs:_)
+              - Sessions: `` is not a domain: write `example.org`, without scheme, port and path (middleware/mistakes.rs:_)
+              - Sessions: `/;` is not the path of a cookie: it begins with `/` and has no `;` (middleware/mistakes.rs:_)
+              - Sessions: `a.org:80` is not a domain: write `example.org`, without scheme, port and path (middleware/mistakes.rs:_)
+              - Sessions: `a.org/` is not a domain: write `example.org`, without scheme, port and path (middleware/mistakes.rs:_)
+              - Csrf: `admin.example.org` is not an origin: it must begin with a scheme, such as `https://` (middleware/mistakes.rs:_)
+              - Csrf: `https://*.org` is not an origin: name each origin (middleware/mistakes.rs:_)
+              - MethodOverride: `a b` is not a header name (middleware/mistakes.rs:_)
+              - Cors: no origin is allowed, so it has no effect: add `allow_origin`, or remove it (middleware/mistakes.rs:_)
+        "#]],
     );
+}
+
+#[test]
+fn a_mistake_has_the_line_that_adds_the_middleware() {
+    let limit = || RateLimit::per_minute(0);
+    let line = line!() + 1;
+    let of_app = app().with(limit());
+    let of_router = App::new().nest("/a", Router::new().get("/", || "").with(limit()));
+    let of_route = App::new().route("/", get(|| "").with(limit()));
+    for (app, line) in [of_app, of_router, of_route].into_iter().zip(line..) {
+        let error = super::mistakes(app);
+        assert!(error.contains(&format!("refuse everything ({}:{line}:", file!())), "{error}");
+    }
 }
 
 #[test]
@@ -102,15 +115,15 @@ fn two_sessions_share_no_cookie() {
     check_mistakes(
         nested(sessions(), sessions()),
         &expect![[r#"
-        the app cannot start:
-          - two `Sessions` use the cookie `__Host-session`: remove one, or give it another `cookie_name`
-    "#]],
+            the app cannot start:
+              - two `Sessions` use the cookie `__Host-session`: remove one, or give it another `cookie_name` (middleware/mistakes.rs:_)
+        "#]],
     );
     check_mistakes(
         nested(sessions().secure(false), sessions().path("/a").cookie_name("session")),
         &expect![[r#"
             the app cannot start:
-              - two `Sessions` use the cookie `session`: remove one, or give it another `cookie_name`
+              - two `Sessions` use the cookie `session`: remove one, or give it another `cookie_name` (middleware/mistakes.rs:_)
         "#]],
     );
     assert!(nested(sessions(), sessions().cookie_name("other")).build().is_ok());
@@ -162,9 +175,9 @@ fn a_preflight_needs_no_login() {
         let expected = format!(
             "\n  - Cors: it is inside of `{login}`, which answers preflights with 401, because \
              browsers send them without credentials: add `Cors` before `{login}`, to the same app \
-             or router"
+             or router (crates/filoplume/tests/it/middleware/mistakes.rs:"
         );
-        assert!(error.ends_with(&expected), "{error}");
+        assert!(error.contains(&expected), "{error}");
     }
     for works in [
         app().with(cors()).with(jwt()),
@@ -191,8 +204,9 @@ fn a_method_is_overridden_before_a_route_is_chosen() {
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - MethodOverride: in a router or a route it comes too late, because the method determines the route: add it to the app
-    "#]],
+            the app cannot start:
+              - MethodOverride: in a router or a route it comes too late, because the method determines the route: add it to the app (middleware/mistakes.rs:_)
+              - MethodOverride: in a router or a route it comes too late, because the method determines the route: add it to the app (middleware/mistakes.rs:_)
+        "#]],
     );
 }
