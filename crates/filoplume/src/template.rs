@@ -369,15 +369,17 @@ impl TemplateError {
             ErrorKind::TemplateNotFound if self.known.is_empty() => {
                 Some("There are no templates.".to_owned())
             }
-            ErrorKind::TemplateNotFound => {
-                let names = self.known.iter().take(NAMES_MAX).map(|name| format!("`{name}`"));
-                let names = names.collect::<Vec<_>>().join(", ");
-                let more = self.known.len().saturating_sub(NAMES_MAX);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                Some(format!("The templates are {names}{more}."))
-            }
+            ErrorKind::TemplateNotFound => Some(format!("The templates are {}.", self.list())),
             _ => None,
         }
+    }
+
+    /// Returns the names of the templates as a text.
+    fn list(&self) -> String {
+        let names = self.known.iter().take(NAMES_MAX).map(|name| format!("`{name}`"));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = self.known.len().saturating_sub(NAMES_MAX);
+        if more > 0 { format!("{names} and {more} more") } else { names }
     }
 }
 
@@ -388,10 +390,15 @@ impl fmt::Display for TemplateError {
             write!(f, ", line {line}")?;
         }
         write!(f, ": {}", self.source.kind())?;
-        if let Some(detail) =
-            self.source.detail().filter(|_| self.source.kind() != ErrorKind::TemplateNotFound)
-        {
+        let is_missing = self.source.kind() == ErrorKind::TemplateNotFound;
+        // The detail names the missing template. Only another template that includes it or extends
+        // it has a line; without a line, the name is there already.
+        let detail = self.source.detail().filter(|_| !is_missing || self.source.line().is_some());
+        if let Some(detail) = detail {
             write!(f, ": {detail}")?;
+        }
+        if is_missing && !self.known.is_empty() {
+            write!(f, "; the templates are {}", self.list())?;
         }
         // The values of the context are not included: they may be secrets, and many people can read
         // logs.
@@ -429,5 +436,17 @@ mod tests {
         for name in ["a.json", "a.js", "a.yaml"] {
             assert!(matches!(escape(name), AutoEscape::Json), "{name}");
         }
+    }
+
+    #[test]
+    fn a_missing_template_is_reported_with_those_that_exist() {
+        let templates =
+            Templates::from_strings([("a.html", "{% include 'b.html' %}"), ("c.html", "")]);
+        let templates = templates.unwrap();
+        let error = |name| format!("{:?}", templates.render(name, ()).unwrap_err());
+        let exist = "; the templates are `a.html`, `c.html`";
+        assert_eq!(error("b.html"), format!("template b.html: template not found{exist}"));
+        let text = error("a.html");
+        assert!(text.contains(&format!("non-existing template 'b.html'{exist}")), "{text}");
     }
 }
