@@ -7,6 +7,7 @@ mod built_app;
 mod console;
 mod health;
 mod observe;
+mod other_names;
 mod refused;
 mod server_timing;
 mod shutdown;

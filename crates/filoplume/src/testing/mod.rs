@@ -30,6 +30,7 @@ mod parse;
 mod request;
 mod response;
 mod target;
+mod unsent;
 
 pub use client::TestClient;
 pub use multipart::MultipartForm;
