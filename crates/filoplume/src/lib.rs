@@ -20,6 +20,7 @@
 //! - [`Health`] answers the probes of load balancers.
 //! - `Console` shows what an app does at this moment.
 //! - [`sse`] sends events to pages, and [`pushed`] has response bodies that other threads send.
+//! - `websocket` has connections on which both sides send messages, and rooms of them.
 //! - `instances` connects the hubs and rooms of several processes through Redis.
 //! - [`testing`] calls an app without a socket.
 //!

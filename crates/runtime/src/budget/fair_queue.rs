@@ -46,7 +46,7 @@ impl<T> FairQueue<T> {
         self.len == 0
     }
 
-    /// Returns how many items the client with the most has.
+    /// Returns the largest number of items that one client has.
     pub(crate) fn depth(&self) -> usize {
         self.depths.len()
     }
@@ -56,7 +56,8 @@ impl<T> FairQueue<T> {
         client.and_then(|client| self.clients.get(&client)).map_or(0, VecDeque::len)
     }
 
-    /// Returns how many of the items are served before one more item of a client with `own` items.
+    /// Returns how many items would be served before the next item of a client that has `own` items
+    /// already.
     pub(crate) fn len_before(&self, own: usize) -> usize {
         // Sums the shorter part, because with one greedy client `depths` is as long as the queue.
         let (before, after) = self.depths.split_at((own + 1).min(self.depths.len()));
@@ -81,8 +82,8 @@ impl<T> FairQueue<T> {
         self.count_added(len);
     }
 
-    /// Returns the number of the first turn whose item may be served now. The others keep their
-    /// turns.
+    /// Returns the index of the first turn whose item may be served now. The turns before it stay
+    /// where they are.
     pub(crate) fn find(&self, may_be_served: impl Fn(&T) -> bool) -> Option<usize> {
         self.turns.iter().position(|turn| self.item_of(turn).is_some_and(&may_be_served))
     }
@@ -122,8 +123,8 @@ impl<T> FairQueue<T> {
         self.take(0)
     }
 
-    /// Removes an item of the client with the most items: the last one that may be removed. The
-    /// last items of this client are served after those of all others.
+    /// Removes the newest item that may be removed of the client with the most items. It would be
+    /// served after the items of all other clients. Does nothing if no client has several items.
     pub(crate) fn evict(&mut self, may_be_removed: impl Fn(&T) -> bool) -> Option<T> {
         let items = self.clients.values_mut().max_by_key(|items| items.len())?;
         let len = items.len();
@@ -201,7 +202,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Counts an item of a client that now has `len`.
+    /// Counts an item that was added: its client now has `len` items.
     fn count_added(&mut self, len: usize) {
         self.len += 1;
         match self.depths.get_mut(len - 1) {
@@ -210,7 +211,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Counts an item of a client that had `len` removed.
+    /// Counts an item that was removed: its client had `len` items before.
     fn count_removed(&mut self, len: usize) {
         self.len -= 1;
         if let Some(clients) = self.depths.get_mut(len - 1) {

@@ -21,10 +21,13 @@ impl Engine {
         }
     }
 
-    /// Records that a call on this thread was caught after it had run for `held`. If the call
-    /// computes, and is the first one of its route or the one for which the route leaves the loops,
-    /// the next calls of the route probably compute as well. They are presumed to, however short
-    /// earlier calls were: otherwise all of them would get a thread at once.
+    /// Records that the watchdog has taken the loop from a call of this thread, which had run for
+    /// `held`.
+    ///
+    /// If the call computes, the next calls of its route are presumed to compute too, in two cases:
+    /// it is the first call of the route, or the route moves to the pool because of it. The times
+    /// of earlier calls do not matter then. Without this presumption, each of the next calls would
+    /// get a thread at once.
     #[cold]
     pub(crate) fn caught(
         &self,

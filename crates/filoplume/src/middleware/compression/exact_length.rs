@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-/// A reader that fails if its source ends early: after compression, the client could not detect the
-/// missing part.
+/// A reader that fails if its source ends before `left` bytes were read. The client cannot notice
+/// this itself, because a compressed response does not announce its length.
 pub(super) struct ExactLengthReader {
     pub(super) reader: Box<dyn Read + Send>,
     pub(super) left: u64,
