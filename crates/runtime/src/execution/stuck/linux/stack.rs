@@ -36,11 +36,17 @@ const TABLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The code that calls handlers and middleware. What is outside of it is always the same, and it
 /// would hide the functions of the program.
-const CALLERS: [&str; 3] = [
+const CALLERS: [&str; 4] = [
     "filoplume_runtime::engine::",
     "filoplume::core::handler::",
     "filoplume::core::middleware::Next",
+    "filoplume::core::middleware::Added",
 ];
+
+/// Returns whether a function is one of those that call handlers and middleware.
+fn calls_the_program(name: &str) -> bool {
+    CALLERS.iter().any(|caller| name.contains(caller))
+}
 
 /// Returns the names of the functions that a thread may be in, innermost first.
 pub(super) fn frames(call: &SystemCall, memory: &Memory) -> Vec<String> {
@@ -63,7 +69,7 @@ pub(super) fn frames(call: &SystemCall, memory: &Memory) -> Vec<String> {
         let at = frame.program_counter - u64::from(index > 0);
         let Some(module) = modules.iter().find(|module| module.mapping.contains(at)) else { break };
         if let Some(name) = module.function(at) {
-            if CALLERS.iter().any(|caller| name.contains(caller)) {
+            if calls_the_program(&name) {
                 break;
             }
             names.push(name);
@@ -383,5 +389,13 @@ mod tests {
             let names: Vec<String> = frames.iter().map(|&name| name.to_owned()).collect();
             assert_eq!(refine(wait, &names), expected, "{frames:?}");
         }
+    }
+
+    #[test]
+    fn what_calls_middleware_is_not_part_of_the_program() {
+        const TRAIT: &str = "filoplume::core::middleware::Middleware";
+        let own = format!("<shop::Login as {TRAIT}>::handle");
+        let added = format!("<filoplume::core::middleware::Added<shop::Login> as {TRAIT}>::handle");
+        assert_eq!([calls_the_program(&own), calls_the_program(&added)], [false, true]);
     }
 }
