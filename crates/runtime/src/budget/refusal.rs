@@ -200,6 +200,29 @@ impl Refusals {
         peer: Peer,
         because: impl FnOnce() -> String,
     ) {
+        self.note_answered(refusal, refusal.status(), peer, because);
+    }
+
+    /// As `note_because`, for a connection that is closed instead of getting the status: its
+    /// response has begun, or it speaks another protocol.
+    #[cold]
+    pub(crate) fn note_closed(
+        &self,
+        refusal: Refusal,
+        peer: Peer,
+        because: impl FnOnce() -> String,
+    ) {
+        self.note_answered(refusal, None, peer, because);
+    }
+
+    /// Counts a refusal, and logs it with the status that the peer gets.
+    fn note_answered(
+        &self,
+        refusal: Refusal,
+        status: Option<u16>,
+        peer: Peer,
+        because: impl FnOnce() -> String,
+    ) {
         let Some(row) =
             Refusal::all().position(|known| known == refusal).and_then(|row| self.rows.get(row))
         else {
@@ -207,7 +230,6 @@ impl Refusals {
         };
         row.count.fetch_add(1, Ordering::Relaxed);
         let Some(left_out) = row.log.admit() else { return };
-        let status = refusal.status();
         let because = because();
         let because = (!because.is_empty()).then_some(because);
         if refusal.concerns_operator() {

@@ -170,7 +170,7 @@ impl Worker<'_> {
     /// refused with a status.
     #[cold]
     pub(super) fn break_off(&mut self, mut connection: Box<Connection>) -> Outcome {
-        self.engine.refusals.note(Refusal::Overloaded, connection.peer);
+        self.engine.refusals.note_closed(Refusal::Overloaded, connection.peer, String::new);
         connection.guest.break_off(Closed::Overloaded);
         Outcome::Closed(connection)
     }
@@ -289,7 +289,7 @@ impl Worker<'_> {
         if thread(Detached { transport, unread, held }) {
             self.engine.counters.upgraded.increment();
         } else {
-            self.engine.refusals.note(Refusal::Overloaded, peer);
+            self.engine.refusals.note_closed(Refusal::Overloaded, peer, String::new);
         }
         self.release(&loop_handle, token);
         Outcome::Moved

@@ -77,11 +77,11 @@ impl Worker<'_> {
             Entered::Run(connection) => submit(&self.engine, what, connection),
             Entered::Waiting => {}
             Entered::Replaced(connection) => {
-                self.engine.refusals.note(what.refusal(), connection.peer);
+                self.engine.refusals.note_closed(what.refusal(), connection.peer, String::new);
                 close(connection);
             }
             Entered::Refused(connection) => {
-                self.engine.refusals.note(what.refusal(), connection.peer);
+                self.engine.refusals.note_closed(what.refusal(), connection.peer, String::new);
                 return Break(Outcome::Closed(connection));
             }
         }
@@ -126,7 +126,7 @@ fn submit(engine: &Arc<Engine>, what: Lined, connection: Box<Connection>) {
         let Task::Lined(_, connection) = refused.task else {
             unreachable!("the pool gives back what it was given")
         };
-        engine.refusals.note(what.refusal(), connection.peer);
+        engine.refusals.note_closed(what.refusal(), connection.peer, String::new);
         close(connection);
         next = what.line(engine).next();
     }

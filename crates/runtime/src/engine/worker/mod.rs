@@ -25,6 +25,8 @@ mod shed;
 #[cfg(feature = "spool")]
 mod spool;
 mod stream;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use std::fmt;
 use std::io;
@@ -304,7 +306,7 @@ impl Worker<'_> {
         tracing::debug!(%error, peer = %connection.peer, "a connection failed");
         if error.kind() == io::ErrorKind::OutOfMemory {
             let because = || self.engine.usage(Refusal::Memory, &connection);
-            self.engine.refusals.note_because(Refusal::Memory, connection.peer, because);
+            self.engine.refusals.note_closed(Refusal::Memory, connection.peer, because);
             self.engine.counters.ended_for_memory.increment();
         }
         self.end_lease(&mut connection);

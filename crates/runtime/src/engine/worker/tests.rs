@@ -1,0 +1,118 @@
+//! What the log says of connections that end because of the server.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fmt;
+
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+use super::*;
+use crate::engine::tests::{connection, event_loops, serving};
+use crate::execution::probe::Clocks;
+
+/// The reason and the status of a refusal in the log.
+type Line = (String, Option<u64>);
+
+/// Collects the refusals in the log.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<Line>>>);
+
+impl tracing::Subscriber for Logged {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        if let Some(reason) = fields.reason {
+            self.0.lock().push((reason, fields.status));
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[derive(Default)]
+struct Fields {
+    reason: Option<String>,
+    status: Option<u64>,
+}
+
+impl Visit for Fields {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "status" {
+            self.status = Some(value);
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "reason" {
+            self.reason = Some(format!("{value:?}"));
+        }
+    }
+}
+
+/// Returns what is logged while a worker without a loop ends a connection.
+fn logged(end: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome) -> Vec<Line> {
+    let engine = serving(Default::default(), |_: crate::Request| crate::Response::new(204));
+    let [event_loop] = event_loops(&engine);
+    let (connection, _client) = connection(&event_loop);
+    let mut buffers = Buffers::take();
+    let mut worker = Worker {
+        engine,
+        buffers: &mut buffers,
+        lead: None,
+        seat: None,
+        permit: None,
+        clocks: Clocks::default(),
+        measured_call: Default::default(),
+        has_measured: false,
+        error: None,
+    };
+    let logged = Logged::default();
+    let outcome =
+        tracing::subscriber::with_default(logged.clone(), || end(&mut worker, connection));
+    assert!(matches!(outcome, Outcome::Closed(_)), "{outcome:?}");
+    drop(worker);
+    buffers.give_back();
+    std::mem::take(&mut *logged.0.lock())
+}
+
+#[test]
+fn a_connection_that_is_closed_for_lack_of_memory_got_no_status() {
+    let of_memory =
+        logged(|worker, connection| worker.give_up(connection, io::ErrorKind::OutOfMemory.into()));
+    assert_eq!(of_memory, [(Refusal::Memory.to_string(), None)]);
+    assert_eq!(
+        logged(|worker, connection| worker.give_up(connection, io::ErrorKind::BrokenPipe.into())),
+        []
+    );
+}
+
+#[test]
+fn a_response_that_is_broken_off_for_lack_of_a_thread_has_its_status_already() {
+    let of_threads = logged(|worker, connection| worker.break_off(connection));
+    assert_eq!(of_threads, [(Refusal::Overloaded.to_string(), None)]);
+}
+
+#[test]
+fn a_request_that_is_refused_is_logged_with_its_status() {
+    let refused = logged(|worker, connection| {
+        worker.engine.refusals.note(Refusal::Memory, connection.peer);
+        Outcome::Closed(connection)
+    });
+    assert_eq!(refused, [(Refusal::Memory.to_string(), Some(503))]);
+}
