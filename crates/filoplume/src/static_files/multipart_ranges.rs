@@ -86,11 +86,24 @@ impl PartInfo {
     }
 }
 
+/// Fills the buffer as far as there is content. The engine writes to the socket after each read,
+/// and many short parts would otherwise cost a write and a packet each, and one for each head.
 impl Read for MultipartRanges {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() {
-            return Ok(0);
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_piece(&mut buffer[filled..])? {
+                0 => break,
+                read => filled += read,
+            }
         }
+        Ok(filled)
+    }
+}
+
+impl MultipartRanges {
+    /// Reads bytes of one head or one range. The buffer must not be empty.
+    fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match &mut self.stage {
                 Stage::Head { text, then } => match text.read(buffer)? {
@@ -150,6 +163,17 @@ mod tests {
                         bytes 8-8/10\r\n\r\n8\r\n--B--\r\n";
         assert_eq!(text, expected.replace('B', &boundary));
         assert_eq!(text.len() as u64, length);
+    }
+
+    #[test]
+    fn many_short_parts_are_read_at_once() {
+        let ranges = (0..32).map(|part| ByteRange { start: part * 3, last: part * 3 }).collect();
+        let content = Content::Memory(Bytes::from(vec![b'x'; 100]));
+        let mut parts = MultipartRanges::new(content, "text/plain", 100, ranges);
+        let length = parts.length();
+        let mut buffer = vec![0; 64 * 1024];
+        assert_eq!(parts.read(&mut buffer).expect("it is in memory") as u64, length);
+        assert_eq!(parts.read(&mut buffer).expect("it is in memory"), 0);
     }
 
     #[test]
