@@ -146,8 +146,13 @@ fn metrics_routes(pattern: &str, observer: Arc<Observer>) -> Router {
 }
 
 fn metrics_response(observer: &Observer) -> Response {
+    let Some(text) = observer.open_metrics_soon() else {
+        let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE);
+        let _ = response.set_header("retry-after", "1");
+        return response;
+    };
     let mut response = Response::new(StatusCode::OK);
-    response.set_bytes(observer.open_metrics());
+    response.set_bytes(text);
     // Both names and values are valid.
     let _ = response.set_header("content-type", CONTENT_TYPE);
     let _ = response.set_header("cache-control", "no-store");

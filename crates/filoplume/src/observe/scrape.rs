@@ -1,10 +1,11 @@
 //! The text of all metrics, for Prometheus. It is formatted once for all who ask at the same time.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use filoplume_runtime::Timing;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::counts::{OTHER_STATUS, RouteCounts, Times};
 use super::histogram::Snapshot;
@@ -25,45 +26,76 @@ const AGE_MAX: Duration = Duration::from_millis(500);
 /// and their series would all be zero.
 const PHASE_MIN: Duration = Duration::from_micros(100);
 
+/// How many requests may wait for the first text, because each holds a thread. A thousand routes
+/// take tens of milliseconds, in which hundreds of clients may ask.
+const WAITING_MAX: usize = 4;
+
 /// The last text.
 #[derive(Debug, Default)]
 pub(super) struct Scrape {
     last: Mutex<Option<(Instant, Bytes)>>,
     /// Locked by the thread that formats.
     formatting: Mutex<()>,
+    /// The callers that wait for the first text.
+    waiting: AtomicUsize,
 }
 
 impl Scrape {
     /// Returns the last text, or a new one if it is too old. While one thread formats a text, the
-    /// others get the last one. Only callers that come while the first text is formatted wait.
-    pub(super) fn get(&self, now: Instant, format: impl FnOnce() -> String) -> Bytes {
+    /// others get the last one. Only callers that come while the first text is formatted wait, up
+    /// to `waiting_max` of them. The others get `None`.
+    pub(super) fn get(
+        &self,
+        now: Instant,
+        waiting_max: usize,
+        format: impl FnOnce() -> String,
+    ) -> Option<Bytes> {
         let last = self.last.lock().clone();
         let _formatting = match &last {
             Some((at, text)) if now.saturating_duration_since(*at) < AGE_MAX => {
-                return text.clone();
+                return Some(text.clone());
             }
             Some((_, text)) => match self.formatting.try_lock() {
                 Some(formatting) => formatting,
-                None => return text.clone(),
+                None => return Some(text.clone()),
             },
             None => {
-                let formatting = self.formatting.lock();
+                let formatting = self.formatting.try_lock();
+                let formatting = formatting.or_else(|| self.wait(waiting_max))?;
                 if let Some((_, text)) = &*self.last.lock() {
-                    return text.clone();
+                    return Some(text.clone());
                 }
                 formatting
             }
         };
         let text = Bytes::from(format());
         *self.last.lock() = Some((now, text.clone()));
-        text
+        Some(text)
+    }
+
+    /// Waits until no other thread formats, unless as many callers as may wait do so already.
+    fn wait(&self, waiting_max: usize) -> Option<MutexGuard<'_, ()>> {
+        let others = self.waiting.fetch_add(1, Relaxed);
+        let formatting = (others < waiting_max).then(|| self.formatting.lock());
+        self.waiting.fetch_sub(1, Relaxed);
+        formatting
     }
 }
 
 impl Observer {
     /// Returns everything as OpenMetrics, as it was at most half a second ago.
     pub(crate) fn open_metrics(&self) -> Bytes {
-        self.scrape.get(Instant::now(), || self.format_open_metrics())
+        self.scraped(usize::MAX).unwrap_or_default()
+    }
+
+    /// As `open_metrics`. Returns `None` if the first text is being formatted and others wait for
+    /// it already.
+    pub(crate) fn open_metrics_soon(&self) -> Option<Bytes> {
+        self.scraped(WAITING_MAX)
+    }
+
+    fn scraped(&self, waiting_max: usize) -> Option<Bytes> {
+        self.scrape.get(Instant::now(), waiting_max, || self.format_open_metrics())
     }
 
     fn format_open_metrics(&self) -> String {
@@ -185,12 +217,53 @@ mod tests {
         assert!(is_worth_a_series(&histogram.read()));
     }
 
+    fn get(scrape: &Scrape, now: Instant, format: impl FnOnce() -> String) -> Bytes {
+        scrape.get(now, WAITING_MAX, format).unwrap()
+    }
+
+    /// Hundreds of clients that ask at once must not hold a thread each.
+    #[test]
+    fn a_few_callers_wait_for_the_first_text_and_the_others_are_told_to_come_back() {
+        let (scrape, now) = (Scrape::default(), Instant::now());
+        let (begin, begun) = mpsc::channel();
+        let (finish, finished) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                get(&scrape, now, move || {
+                    begin.send(()).unwrap();
+                    let _ = finished.recv();
+                    "one".to_owned()
+                })
+            });
+            begun.recv().unwrap();
+            let waits = || get(&scrape, now, || panic!("it is being formatted"));
+            let waiting = [(); WAITING_MAX].map(|()| scope.spawn(waits));
+            while scrape.waiting.load(Relaxed) < WAITING_MAX {
+                thread::yield_now();
+            }
+            let ask = || scrape.get(now, WAITING_MAX, || panic!("it is being formatted"));
+            let others = scope.spawn(move || (0..100).filter_map(|_| ask()).count());
+            let end = Instant::now() + Duration::from_secs(30);
+            while !others.is_finished() && Instant::now() < end {
+                thread::yield_now();
+            }
+            drop(finish);
+            assert_eq!(others.join().unwrap(), 0, "they got a text, so they have waited");
+            assert_eq!(first.join().unwrap(), "one");
+            for waited in waiting {
+                assert_eq!(waited.join().unwrap(), "one");
+            }
+        });
+        assert_eq!(scrape.waiting.load(Relaxed), 0);
+    }
+
     #[test]
     fn a_text_is_returned_again_until_it_is_old() {
         let scrape = Scrape::default();
         let start = Instant::now();
-        let at =
-            |ms: u64, text: &str| scrape.get(start + Duration::from_millis(ms), || text.to_owned());
+        let at = |ms: u64, text: &str| {
+            get(&scrape, start + Duration::from_millis(ms), || text.to_owned())
+        };
         assert_eq!(at(0, "one"), "one");
         assert_eq!(at(499, "two"), "one");
         assert_eq!(at(500, "two"), "two");
@@ -203,13 +276,13 @@ mod tests {
     fn those_who_ask_at_the_same_time_share_a_text() {
         let scrape = Scrape::default();
         let start = Instant::now();
-        scrape.get(start, || "one".to_owned());
+        get(&scrape, start, || "one".to_owned());
         let later = start + AGE_MAX;
         let (begin, begun) = mpsc::channel();
         let (finish, finished) = mpsc::channel::<()>();
         thread::scope(|scope| {
             let first = scope.spawn(|| {
-                scrape.get(later, move || {
+                get(&scrape, later, move || {
                     begin.send(()).unwrap();
                     let _ = finished.recv();
                     "two".to_owned()
@@ -217,11 +290,11 @@ mod tests {
             });
             begun.recv().unwrap();
             for _ in 0..100 {
-                assert_eq!(scrape.get(later, || panic!("it is being formatted")), "one");
+                assert_eq!(get(&scrape, later, || panic!("it is being formatted")), "one");
             }
             drop(finish);
             assert_eq!(first.join().unwrap(), "two");
         });
-        assert_eq!(scrape.get(later, || panic!("it is new")), "two");
+        assert_eq!(get(&scrape, later, || panic!("it is new")), "two");
     }
 }
