@@ -36,8 +36,8 @@ use crate::execution::scheduling::with_normal_policy;
 /// meanwhile.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a message between the processes may take.
-const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a message between the processes may take. Short in tests.
+const MESSAGE_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 10_000 });
 
 /// Descriptors that a new process may need beside those of the connections.
 const DESCRIPTORS_EXTRA: usize = 256;
@@ -81,7 +81,7 @@ impl Restart {
         stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
         let (mut listeners, mut control) = (Vec::new(), None);
         loop {
-            match receive(&mut stream)? {
+            match receive(&mut stream).map_err(no_answer)? {
                 Item::Listener(socket) => listeners.push(Socket::from(socket)),
                 Item::Control(socket) => control = Some(socket),
                 Item::End { connections } => {
@@ -102,7 +102,7 @@ impl Restart {
         let control = match self.predecessor {
             Some(Predecessor { mut stream, control }) => {
                 stream.write_all(&READY)?;
-                expect(&mut stream, YOURS)?;
+                expect(&mut stream, YOURS).map_err(no_answer)?;
                 tracing::info!("took over from the running server");
                 // The old process may have long requests to finish.
                 stream.set_read_timeout(None)?;
@@ -192,6 +192,17 @@ fn bind_control(path: &Path) -> io::Result<UnixListener> {
 /// Says which file an error is about.
 fn at_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("control socket {}: {error}", path.display()))
+}
+
+/// Says what it means that the running server is silent. The system only says that there is nothing
+/// to read.
+fn no_answer(error: io::Error) -> io::Error {
+    if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+        return error;
+    }
+    let reason = "the running server does not answer; it is being taken over by another process, \
+                  or it hangs. Try again later";
+    io::Error::new(io::ErrorKind::TimedOut, reason)
 }
 
 /// Fails if the peer runs as another user.
@@ -325,8 +336,21 @@ fn receive_connections(engine: &Engine, mut stream: UnixStream) {
 }
 
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_running_server_that_does_not_answer_is_named_as_the_reason() {
+        let path = std::env::temp_dir().join(format!("filoplume-silent-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        let error = Restart::prepare(&path).unwrap_err();
+        drop(listener);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("does not answer"), "{error}");
+    }
 
     #[test]
     fn a_server_that_has_offered_its_sockets_stops_by_itself_only_if_the_offer_has_failed() {
