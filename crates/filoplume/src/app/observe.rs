@@ -22,7 +22,8 @@ impl App {
     /// clients cannot make new series.
     ///
     /// The text is at most half a second old, so a client that asks for it all the time costs
-    /// little.
+    /// little. While the first text is formatted, four requests wait for it, and the others get a
+    /// `503` with `Retry-After`.
     ///
     /// Everybody who can reach the route can read the metrics. Put it behind a middleware, or on a
     /// path that the proxy does not pass on, or on an address of its own:
