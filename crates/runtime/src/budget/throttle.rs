@@ -75,8 +75,48 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use tracing::span;
+
     use super::*;
+
+    /// Counts the lines that have this field.
+    struct Lines {
+        field: &'static str,
+        count: AtomicU64,
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, line: &tracing::Metadata<'_>) -> bool {
+            line.fields().field(self.field).is_some()
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// Runs code that gets a function which returns how many lines with this field it has logged.
+    pub(crate) fn counting_lines(field: &'static str, run: impl FnOnce(&dyn Fn() -> u64)) {
+        let lines = Arc::new(Lines { field, count: AtomicU64::new(0) });
+        tracing::subscriber::with_default(Arc::clone(&lines), || {
+            run(&|| lines.count.load(Ordering::Relaxed));
+        });
+    }
 
     #[test]
     fn one_line_per_second_is_admitted_with_the_count_of_those_left_out() {

@@ -6,6 +6,7 @@
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::budget::throttle::tests::counting_lines;
 use crate::engine::connection::Connection;
 use crate::engine::listener::Accepted;
 use crate::service::Service;
@@ -55,4 +56,14 @@ pub(crate) fn connection(event_loop: &EventLoop) -> (Box<Connection>, UnixStream
     let loop_handle = Arc::clone(event_loop.handle());
     let connection = Connection::new(accepted, loop_handle, 0, Instant::now());
     (Box::new(connection), client)
+}
+
+#[test]
+fn a_panic_is_counted_each_time_and_logged_once_per_second() {
+    let (engine, begun) = (pulled(ServerConfig::default()), Instant::now());
+    counting_lines("left_out", |lines| {
+        (0..100).for_each(|_| engine.note_panic("a handler panicked"));
+        assert!((1..=1 + begun.elapsed().as_secs()).contains(&lines()), "{}", lines());
+    });
+    assert_eq!(engine.counters.panics.get(), 100);
 }

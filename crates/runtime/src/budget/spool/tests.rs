@@ -7,6 +7,7 @@ use std::thread;
 use super::*;
 use crate::budget::clients::Clients;
 use crate::budget::descriptors::Descriptors;
+use crate::budget::throttle::tests::counting_lines;
 
 fn space(bytes_max: u64) -> Arc<SpoolSpace> {
     SpoolSpace::new(None, Some(bytes_max), &Memory::new(Some(1000)))
@@ -70,40 +71,14 @@ fn an_announced_length_is_reserved_before_it_is_written() {
     assert_eq!(*space.reserved.lock(), 0);
 }
 
-/// Counts events.
-struct Lines(Arc<AtomicU64>);
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 #[test]
 fn contents_that_are_not_written_are_logged_once_per_second() {
     let space = space(10);
-    let (lines, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
-    tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || {
+    let begun = Instant::now();
+    counting_lines("folder", |lines| {
         (0..1000).for_each(|_| space.note_failure(&io::ErrorKind::StorageFull.into()));
+        assert!((1..=1 + begun.elapsed().as_secs()).contains(&lines()), "{}", lines());
     });
-    let lines = lines.load(Ordering::Relaxed);
-    assert!((1..=1 + begun.elapsed().as_secs()).contains(&lines), "{lines}");
 }
 
 #[test]

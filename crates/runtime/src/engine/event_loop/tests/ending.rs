@@ -1,9 +1,9 @@
 //! How a loop ends, and how it continues the connections of another process.
 
-use std::sync::atomic::AtomicU64;
-
 use super::*;
+use crate::budget::throttle::tests::counting_lines;
 use crate::engine::handover::Resumed;
+use crate::execution::watchdog::Watched;
 use crate::service::latch::Latch;
 
 /// A loop that drains from `Instant::now()` on, and the time at which its drain ends.
@@ -123,41 +123,29 @@ fn a_loop_that_sleeps_learns_of_each_change_of_the_end() {
     assert!(was_woken(&mut event_loop), "the drain ends sooner");
 }
 
-/// Counts the lines that name handlers.
-struct Lines(Arc<AtomicU64>);
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, line: &tracing::Metadata<'_>) -> bool {
-        line.fields().field("handlers").is_some()
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 #[test]
 fn handlers_that_are_given_up_are_named_once() {
     let (mut event_loop, deadline) = draining();
     event_loop.slab.reserve();
     event_loop.handle.note_lost(1, Instant::now());
-    let lines = Arc::new(AtomicU64::new(0));
-    tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || {
+    counting_lines("handlers", |lines| {
         for (now, expected) in [(deadline - millis(1), 0), (deadline, 1), (deadline, 1)] {
             event_loop.has_drained(now);
-            assert_eq!(lines.load(Ordering::Relaxed), expected);
+            assert_eq!(lines(), expected);
         }
     });
+}
+
+#[test]
+fn a_call_that_keeps_its_loop_is_listed_with_the_time_that_it_has_been_running() {
+    let (event_loop, begun) = (event_loop(), Instant::now());
+    let engine = Arc::clone(&event_loop.handle.engine);
+    // So no thread can lead the loop.
+    engine.pool.close();
+    while begun.elapsed() < millis(2) {
+        std::thread::yield_now();
+    }
+    assert!(event_loop.handle.hand_over(event_loop.handle.turn(), millis(2)));
+    let calls = engine.calls.list(&*engine, &|_| Some(event_loop.handle.turn()), Instant::now());
+    assert_eq!(calls.iter().map(|call| call.running >= millis(2)).collect::<Vec<_>>(), [true]);
 }
