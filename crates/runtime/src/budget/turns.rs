@@ -203,21 +203,26 @@ impl Turns {
         let mut line = self.line.lock();
         line.looks = looks;
         let having = line.having.len();
-        let Some(seen) = seen.get(&ALL) else {
-            line.having_max = having.max(self.ready_max) * 2;
-            return line;
-        };
-        line.share = line.share.after(*seen);
-        let ready = line.share.times(having);
-        line.having_max = if ready > self.ready_max {
-            having * self.ready_max / ready
-        } else {
-            let more = if ready > self.ready_max / 2 { 0 } else { having / GROWTH };
-            having + self.ready_max - ready + more
-        };
-        line.having_max = line.having_max.max(self.ready_max);
+        let ready = seen.get(&ALL).map(|seen| {
+            line.share = line.share.after(*seen);
+            line.share.times(having)
+        });
+        line.having_max = having_max(having, ready, self.ready_max);
         line
     }
+}
+
+/// Returns how many threads may have a turn if `having` threads have one, and `ready` of these are
+/// ready to run, as far as that is known.
+fn having_max(having: usize, ready: Option<usize>, ready_max: usize) -> usize {
+    let Some(ready) = ready else { return having.max(ready_max) * 2 };
+    let max = if ready > ready_max {
+        having * ready_max / ready
+    } else {
+        let more = if ready > ready_max / 2 { 0 } else { having / GROWTH };
+        having + ready_max - ready + more
+    };
+    max.max(ready_max)
 }
 
 impl Line {

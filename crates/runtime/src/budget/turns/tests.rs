@@ -225,3 +225,25 @@ fn a_turn_is_a_few_milliseconds_and_overdue_after_a_tenth_of_a_second() {
     assert!(LOOK_AFTER < LOOK_AGAIN_AFTER && LOOK_AGAIN_AFTER < OVERDUE);
     assert!(OVERDUE <= ms(100));
 }
+
+#[test]
+fn turns_follow_how_many_of_the_threads_are_ready() {
+    for (having, ready, expected) in [
+        // Nothing is known.
+        (3, None, 16),
+        (20, None, 40),
+        // Too many are ready: as many have a turn as would be ready just often enough.
+        (16, Some(16), 8),
+        (16, Some(9), 14),
+        (4, Some(9), 8),
+        // Just enough, and not so few that it grows faster.
+        (16, Some(8), 16),
+        (16, Some(5), 19),
+        // Few.
+        (16, Some(4), 16 + 4 + 4),
+        (16, Some(0), 16 + 8 + 4),
+        (0, Some(0), 8),
+    ] {
+        assert_eq!(having_max(having, ready, 8), expected, "{having}, {ready:?}");
+    }
+}
