@@ -42,8 +42,43 @@ impl ServerConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::server::Server;
+
+    #[test]
+    fn defaults_and_presets_are_those_that_are_documented() {
+        let seconds = Duration::from_secs;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let times = |config: &ServerConfig| {
+            [
+                config.head_timeout,
+                config.keep_alive_timeout,
+                config.content_timeout,
+                config.write_timeout,
+                config.blocking_stream_timeout.unwrap_or_default(),
+            ]
+        };
+        let bounds = |config: &ServerConfig| {
+            [
+                config.bytes_per_second_min,
+                config.buffered_content_bytes_max,
+                config.content_bytes_max,
+                config.unread_content_bytes_max,
+            ]
+        };
+        let default = ServerConfig::default();
+        assert_eq!(default.event_loops, cores);
+        assert_eq!(times(&default), [10, 75, 30, 30, 120].map(seconds));
+        assert_eq!(bounds(&default), [1 << 10, 1 << 20, 64 << 20, 256 << 10]);
+        let strict = ServerConfig::strict();
+        assert_eq!(times(&strict), [5, 10, 10, 10, 30].map(seconds));
+        assert_eq!(bounds(&strict), [8 << 10, 64 << 10, 1 << 20, 64 << 10]);
+        let behind_proxy = ServerConfig::behind_proxy();
+        assert_eq!(times(&behind_proxy), [10, 600, 120, 120, 600].map(seconds));
+        assert_eq!(bounds(&behind_proxy), [1 << 10, 1 << 20, 1 << 30, 256 << 10]);
+    }
 
     #[test]
     fn the_most_event_loops_are_allowed_and_one_more_is_not() {

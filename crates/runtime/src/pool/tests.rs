@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use super::ledger::Urgency;
 use super::spawn::{ThreadStart, start_thread};
+use super::state::Placement;
 use super::{Pool, PoolConfig, PoolMetrics, RefusedBecause};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -248,4 +250,21 @@ fn join_gives_up_at_its_deadline() {
     assert!(!pool.join(Instant::now()));
     drop(hold);
     ends(&pool);
+}
+
+#[test]
+fn the_time_until_a_task_is_overdue_is_told() {
+    let pool = pool(PoolConfig::new().threads_max(2).queue_capacity(1).patient());
+    let (held, _release) = holding();
+    assert!(pool.submit(held).is_ok());
+    // As if it began to wait in an hour: a task that waits already may be overdue on a machine that
+    // is busy.
+    let hour = Duration::from_secs(3600);
+    let began = u64::try_from(hour.as_nanos()).unwrap_or_default();
+    let placement = pool.shared.with_state(|state| {
+        let admission = state.ledger.admit(Urgency::Ordinary, true);
+        state.apply(admission, Box::new(|| ()), Urgency::Ordinary, began)
+    });
+    assert!(matches!(placement, Placement::Queued));
+    assert!(pool.run_overdue().is_some_and(|left| (hour / 2..2 * hour).contains(&left)));
 }

@@ -172,3 +172,23 @@ impl Handshake {
         self.next.take().map(Successor::Guest)
     }
 }
+
+#[cfg(all(test, feature = "tls-dev"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use super::*;
+    use crate::protocol::http::Http;
+    use crate::tls::acceptor::Acceptor;
+
+    #[test]
+    fn a_handshake_that_another_thread_has_completed_continues_without_input() {
+        let acceptor = Acceptor::new(crate::tls::Tls::development().unwrap()).unwrap();
+        let next = Guest::Http(Http::new(None));
+        let mut guest = Guest::Handshake(Box::new(Handshake::before(next, Tls::new(acceptor))));
+        assert!(!guest.is_ready());
+        let Guest::Handshake(handshake) = &mut guest else { return };
+        handshake.stage = Stage::Complete;
+        assert!(guest.is_ready());
+    }
+}

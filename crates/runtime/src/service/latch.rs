@@ -311,6 +311,34 @@ mod tests {
     }
 
     #[test]
+    fn a_registration_does_not_wait_for_the_callback_of_another_one() {
+        let (latch, _, callback) = counted();
+        let (begun, has_begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let running = latch.register(move || {
+            begun.send(()).unwrap();
+            _ = released.recv();
+        });
+        let other = latch.register(callback());
+        assert_eq!(latch.set(), Set::WithCallbacks);
+        let runner = thread::spawn({
+            let latch = Arc::clone(&latch);
+            move || latch.run_callbacks()
+        });
+        has_begun.recv().unwrap();
+        let (tell, is_dropped) = mpsc::channel();
+        thread::spawn(move || {
+            drop(other);
+            tell.send(())
+        });
+        let dropped = is_dropped.recv_timeout(Duration::from_secs(30));
+        drop(release);
+        runner.join().unwrap();
+        drop(running);
+        assert_eq!(dropped, Ok(()));
+    }
+
+    #[test]
     fn a_registration_waits_for_its_running_callback() {
         let latch = Arc::new(Latch::new());
         let (begun, has_begun) = mpsc::channel();

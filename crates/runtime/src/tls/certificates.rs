@@ -271,21 +271,35 @@ mod tests {
         }
     }
 
-    #[test]
     #[cfg(feature = "tls-dev")]
-    fn the_certificate_that_expires_first_counts() {
-        let pair = |year| {
-            let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    fn load(certificates: &[(&str, i32)]) -> Certificates {
+        let pair = |&(name, year): &(&str, i32)| {
+            let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
             params.not_after = rcgen::date_time_ymd(year, 1, 1);
             let key = rcgen::KeyPair::generate().unwrap();
             let certificate = params.self_signed(&key).unwrap();
             let certificate = Source::Memory("a certificate", certificate.pem().into());
             Pair::new(certificate, Source::Memory("a key", key.serialize_pem().into()))
         };
-        let provider = rustls::crypto::ring::default_provider();
+        let pairs: Vec<_> = certificates.iter().map(pair).collect();
+        Certificates::load(&pairs, &rustls::crypto::ring::default_provider()).unwrap()
+    }
+
+    #[test]
+    #[cfg(feature = "tls-dev")]
+    fn the_first_certificate_is_for_clients_that_ask_for_no_known_name() {
+        let certificates = load(&[("a.test", 2090), ("*.b.test", 2090)]);
+        let is_same = |one, other| Arc::ptr_eq(certificates.find(one), certificates.find(other));
+        assert!(is_same(None, Some("a.test")) && is_same(Some("c.test"), Some("a.test")));
+        assert!(!is_same(None, Some("www.b.test")));
+    }
+
+    #[test]
+    #[cfg(feature = "tls-dev")]
+    fn the_certificate_that_expires_first_counts() {
         let expires = |years: &[i32]| {
-            let pairs: Vec<_> = years.iter().map(|year| pair(*year)).collect();
-            Certificates::load(&pairs, &provider).unwrap().expires()
+            let certificates: Vec<_> = years.iter().map(|year| ("localhost", *year)).collect();
+            load(&certificates).expires()
         };
         let first = expires(&[2090]);
         assert_eq!([expires(&[2090, 2095]), expires(&[2095, 2090])], [first, first]);

@@ -115,6 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn requests_of_the_same_client_count_for_its_place() {
+        let mut route = RouteQueue::new(640);
+        let client = Some(ClientId::V4([192, 0, 2, 1].into()));
+        (0..3_u32).for_each(|number| route.push(client, number, 1000));
+        assert_eq!([0, 1, 3].map(|own| route.len_before(own)), [1, 2, 3]);
+    }
+
+    #[test]
     fn a_request_is_late_at_its_time_whatever_came_after_it() {
         const WAIT_MAX: u64 = 640;
         let mut route = RouteQueue::new(WAIT_MAX);

@@ -13,7 +13,7 @@ use crate::config::ServerConfig;
 use crate::engine::event_loop::EventLoop;
 use crate::engine::listener::{Accepted, Entry};
 use crate::engine::pull_queue::PullQueue;
-use crate::engine::{Backend, Engine};
+use crate::engine::{Backend, Engine, worker};
 use crate::execution::key::ExecutionKey;
 use crate::service::body::Body;
 use crate::service::response::Response;
@@ -43,7 +43,8 @@ impl crate::service::mailbox::WakeConnection for NoLoop {
     fn wake_connection(&self, _: usize) {}
 }
 
-fn call_of_guest(event_loop: &EventLoop, account: Arc<Account>) -> Call {
+/// Returns a call of a guest, and where its answer will be.
+fn call_of_guest(event_loop: &EventLoop, account: Arc<Account>) -> (Call, Calls) {
     let site = Arc::new(Site::new(|_: Request| Response::new(204)));
     let mut calls = Calls::new(std::sync::Weak::<NoLoop>::new(), 0);
     calls.ask(1, request(), Arc::clone(&site));
@@ -51,7 +52,7 @@ fn call_of_guest(event_loop: &EventLoop, account: Arc<Account>) -> Call {
     let loop_handle = Arc::clone(event_loop.handle());
     let route = Route::learned(ExecutionKey::at(1));
     let asker = Asker { loop_handle, peer: Peer::Unix, account, site, route, slot: ask.slot };
-    Call::new(ask.request, AnswerTo::Guest(asker))
+    (Call::new(ask.request, AnswerTo::Guest(asker)), calls)
 }
 
 /// Returns a call of a connection, and the socket of its client.
@@ -80,7 +81,7 @@ fn call_of_connection(event_loop: &EventLoop) -> (Call, TcpStream) {
 #[test]
 fn a_request_is_told_how_long_it_has_waited() {
     let event_loop = event_loop();
-    let mut call = call_of_guest(&event_loop, event_loop.handle().engine.account(None));
+    let (mut call, _) = call_of_guest(&event_loop, event_loop.handle().engine.account(None));
     assert!(call.end_wait().is_none());
     assert_eq!(call.request.queued(), Duration::ZERO, "it did not wait");
     let begun = Instant::now();
@@ -97,14 +98,14 @@ fn a_request_that_waits_is_charged_until_its_handler_begins() {
     let event_loop = event_loop();
     let memory = &event_loop.handle().engine.memory;
     let account = event_loop.handle().engine.account(None);
-    let mut call = call_of_guest(&event_loop, Arc::clone(&account));
+    let (mut call, _) = call_of_guest(&event_loop, Arc::clone(&account));
     assert!(call.charge());
     assert_eq!(memory.used(), call.request.uncharged_bytes());
     drop(call.into_parts());
     assert_eq!(memory.used(), 0);
     let mut others = Charge::default();
     others.set(&account, MEMORY);
-    assert!(!call_of_guest(&event_loop, account).charge(), "there is no memory for it");
+    assert!(!call_of_guest(&event_loop, account).0.charge(), "there is no memory for it");
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn a_request_is_one_of_the_client_of_its_connection() {
     let event_loop = event_loop();
     let client = Arc::new(Clients::new(1)).admit([192, 0, 2, 1].into()).unwrap();
     let account = event_loop.handle().engine.account(client);
-    let call = call_of_guest(&event_loop, Arc::clone(&account));
+    let (call, _) = call_of_guest(&event_loop, Arc::clone(&account));
     assert_eq!(call.client().map(|of| of.client()), account.client().map(|of| of.client()));
     assert!(call.client().is_some());
 }
@@ -143,4 +144,14 @@ fn the_client_of_a_request_that_has_waited_for_long_is_checked() {
     drop(client);
     // As if it would begin to wait in a minute, so that it has not waited on any machine.
     assert!(!is_checked(&mut call, Instant::now() + DEADLINE), "a check costs a system call");
+}
+
+#[test]
+fn a_call_of_a_guest_that_the_pool_refuses_is_answered_as_any_other() {
+    let event_loop = event_loop();
+    let account = event_loop.handle().engine.account(None);
+    let (call, mut calls) = call_of_guest(&event_loop, account);
+    worker::refuse(call);
+    let answer = calls.next_answer().map(|(number, response)| (number, response.status().as_u16()));
+    assert_eq!(answer, Some((1, 503)));
 }

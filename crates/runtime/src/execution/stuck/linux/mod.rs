@@ -80,24 +80,32 @@ pub(super) fn glance(threads: &[u32]) -> Vec<Wait> {
     let sockets = Sockets::default();
     let wait_of = |&thread: &u32| wait_of(thread, &memory, &sockets);
     let mut waits: Vec<Wait> = threads.iter().map(wait_of).collect();
+    name_sqlite(&mut waits, || {
+        let locks = locks::sqlite_locks();
+        if locks.is_empty() {
+            return None;
+        }
+        thread::sleep(LOOK_INTERVAL);
+        locks::sqlite_wait(&locks)
+    });
+    waits
+}
+
+/// Replaces sleeps that may be those of SQLite by what `look` finds. It is called only if there are
+/// such sleeps.
+fn name_sqlite(waits: &mut [Wait], look: impl FnOnce() -> Option<Wait>) {
     let may_be_sqlite = |wait: &Wait| match wait {
         Wait::Sleep { time } => time.is_some_and(locks::is_busy_delay),
         _ => false,
     };
     if !waits.iter().any(may_be_sqlite) {
-        return waits;
+        return;
     }
-    let locks = locks::sqlite_locks();
-    if locks.is_empty() {
-        return waits;
-    }
-    thread::sleep(LOOK_INTERVAL);
-    if let Some(sqlite) = locks::sqlite_wait(&locks) {
+    if let Some(sqlite) = look() {
         for wait in waits.iter_mut().filter(|wait| may_be_sqlite(wait)) {
             *wait = sqlite.clone();
         }
     }
-    waits
 }
 
 fn wait_of(thread: u32, memory: &Memory, sockets: &Sockets) -> Wait {
@@ -185,6 +193,16 @@ mod tests {
         ] {
             assert_eq!(parse_moment(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_sleep_of_sqlite_is_named_whatever_else_waits() {
+        let sleep = |millis| Wait::Sleep { time: Some(Duration::from_millis(millis)) };
+        let sqlite = Wait::Sqlite { file: None, holder: Some(1) };
+        let mut waits = [Wait::Disk, sleep(25), sleep(26)];
+        name_sqlite(&mut waits, || Some(sqlite.clone()));
+        assert_eq!(waits, [Wait::Disk, sqlite, sleep(26)]);
+        name_sqlite(&mut [Wait::Disk, sleep(26)], || panic!("there is nothing to look for"));
     }
 
     #[test]

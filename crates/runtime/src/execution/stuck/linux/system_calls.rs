@@ -262,3 +262,19 @@ fn lock_kind(args: &[u64; 6], memory: &Memory) -> Option<&'static str> {
 fn is_thread(id: u32) -> bool {
     id > 1 && fs::exists(format!("/proc/self/task/{id}")).unwrap_or(false)
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_accept_wait_for_a_client() {
+        // `accept` and `accept4`. No process has that many descriptors.
+        for number in [43, 288] {
+            let args = [u64::MAX, 0, 0, 0, 0, 0];
+            let call = SystemCall { number, args, stack_pointer: 0, program_counter: 0 };
+            let wait = wait(&call, &Memory::open(), &Sockets::default());
+            assert_eq!(wait, Wait::Descriptor { doing: "accepts from", what: "a descriptor" });
+        }
+    }
+}
