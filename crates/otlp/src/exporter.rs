@@ -1,6 +1,7 @@
 //! The thread that sends batches, and its handle.
 
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -107,8 +108,7 @@ impl Worker {
 
     /// Sends a batch, if necessary several times.
     fn send(&self, content: &[u8], report: &mut Report) -> Outcome {
-        let mut pause = self.first_pause;
-        for attempt in 1..=ATTEMPTS {
+        for (attempt, pause) in (1..=ATTEMPTS).zip(pauses(self.first_pause)) {
             let left = self.queue.time_left();
             let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
             if timeout.is_zero() {
@@ -133,10 +133,15 @@ impl Worker {
             if attempt == ATTEMPTS || !self.queue.pause(wait) {
                 break;
             }
-            pause = pause.saturating_mul(2).min(PAUSE_MAX);
         }
         Outcome::Unsent
     }
+}
+
+/// Returns the pauses between attempts, without what is random in them: each is twice as long as
+/// the one before it.
+fn pauses(first: Duration) -> impl Iterator<Item = Duration> {
+    iter::successors(Some(first), |pause| Some(pause.saturating_mul(2).min(PAUSE_MAX)))
 }
 
 struct EndOnDrop<'a>(&'a Queue);
@@ -184,6 +189,12 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_maximum() {
+        let pauses: Vec<_> = pauses(PAUSE_MAX / 5).take(5).collect();
+        assert_eq!(pauses, [1, 2, 4, 5, 5].map(|fifths| PAUSE_MAX / 5 * fifths));
+    }
 
     #[test]
     fn lines_about_dropped_spans_keep_their_distance() {

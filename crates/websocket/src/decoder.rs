@@ -442,3 +442,24 @@ fn close(content: &[u8]) -> Result<Option<CloseFrame<'_>>, ProtocolError> {
     let reason = str::from_utf8(reason).map_err(|_| ProtocolError::CloseReasonInvalid)?;
     Ok(Some(CloseFrame { code, reason }))
 }
+
+#[cfg(all(test, feature = "deflate"))]
+mod tests {
+    use super::*;
+    use crate::deflate::DeflateConfig;
+
+    #[test]
+    fn a_decoder_that_skips_messages_has_no_window() {
+        let config = DeflateConfig { client_context_takeover: true, ..DeflateConfig::default() };
+        let (params, _) = config.accept("permessage-deflate").expect("it is a good offer");
+        let mut decoder = Decoder::new(Role::Server, Limits::default()).with_deflate(&params);
+        let has_window =
+            |decoder: &Decoder| decoder.inflater.as_ref().is_some_and(|it| it.has_stream());
+        // The first part of "Hello", with a mask of zeros.
+        let mut input = *b"\x41\x83\0\0\0\0\xf2\x48\xcd";
+        assert_eq!(decoder.receive(&mut input), Ok((9, None)));
+        assert!(has_window(&decoder));
+        decoder.skip_messages();
+        assert!(!has_window(&decoder));
+    }
+}

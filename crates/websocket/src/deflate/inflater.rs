@@ -38,6 +38,11 @@ impl Inflater {
         self.stream = None;
     }
 
+    #[cfg(test)]
+    pub(crate) fn has_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// Inflates `input` and appends the result. Fails if `output` would exceed the limit.
     pub(crate) fn inflate(
         &mut self,
