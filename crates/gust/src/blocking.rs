@@ -324,3 +324,27 @@ fn shake_hands(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_read_from_a_silent_server_ends_after_a_tick() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _server = UnixListener::bind(&path).unwrap();
+        let (tell, is_over) = mpsc::channel();
+        thread::spawn(move || {
+            let (address, tick) = (Address::Unix(path), Duration::from_millis(1));
+            let (mut socket, _) = connect(&address, None, Duration::from_secs(60), tick).unwrap();
+            tell.send(socket.read(&mut [0; 1]).map_err(|error| error.kind()))
+        });
+        let read = is_over.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(read, Err(io::ErrorKind::WouldBlock));
+    }
+}

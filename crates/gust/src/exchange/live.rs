@@ -183,6 +183,7 @@ mod tests {
             }
             assert!(exchange.is_held());
             assert_eq!((tally.slice.responses, exchange.in_flight()), (1, 0), "{cut}");
+            assert_eq!(exchange.served, 1, "{cut}");
             // Sent at 1000 microseconds, arrived 1000 after the start at 400.
             assert_eq!((tally.slice.latency.count(), tally.slice.latency.max()), (1, 400_000));
         }

@@ -203,5 +203,26 @@ mod tests {
         let svg = chart.svg();
         assert_eq!(svg.matches("<rect ").count(), 1000);
         assert_eq!(svg.matches(" width=\"1.0\"").count(), 1000, "a tenth of a pixel");
+        let from_top_to_axis = format!(" height=\"{:.1}\"", HEIGHT - BOTTOM - TOP);
+        assert_eq!(svg.matches(&from_top_to_axis).count(), 1000);
+    }
+
+    #[test]
+    fn all_texts_of_a_chart_are_escaped() {
+        let curve = || {
+            let points = vec![Point { x: 0.0, y: 1.0, label: "<".to_owned() }];
+            Curve { name: "<", class: "", is_bars: false, points }
+        };
+        let ticks = vec![(0.0, "<".to_owned())];
+        let chart = Chart {
+            title: "<",
+            curves: vec![curve(), curve()],
+            x_ticks: ticks.clone(),
+            y_ticks: ticks,
+            x_max: 1.0,
+            y_max: 1.0,
+        };
+        let svg = chart.svg();
+        assert_eq!((svg.matches("&lt;").count(), svg.matches("<<").count()), (7, 0), "{svg}");
     }
 }

@@ -228,6 +228,11 @@ mod tests {
         assert_eq!((used, snapshots.len()), (stream.len(), 0));
         let trouble = reading.receive(b"event: snapshot\ndata: x\n\n").unwrap_err();
         assert!(trouble.is_lasting);
+        // The first thing that is wrong is told.
+        let long = "0".repeat(1000);
+        let events = format!("event: snapshot\ndata: {long}\n\nevent: snapshot\ndata: x\n\n");
+        let trouble = reading.receive(events.as_bytes()).unwrap_err();
+        assert!(trouble.message.contains("an event is longer"), "{}", trouble.message);
     }
 
     #[test]
