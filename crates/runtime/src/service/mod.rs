@@ -11,7 +11,6 @@ pub(crate) mod incomplete;
 pub(crate) mod latch;
 pub(crate) mod mailbox;
 pub(crate) mod monitor;
-mod other_names;
 pub(crate) mod panics;
 pub(crate) mod plan;
 pub mod pushed;
