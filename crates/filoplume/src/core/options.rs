@@ -428,3 +428,19 @@ impl RouteOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_says_where_the_handler_runs() {
+        let request = http::Request::get("/").body(Vec::new()).expect("it is valid");
+        let request = Request::try_from(request).expect("it is valid");
+        let shown = |options: &RouteOptions| format!("{:?}", options.plan(&request, 1));
+        let mut options = RouteOptions::new();
+        let plans = [shown(&options), shown(options.on_loop()), shown(options.on_pool())];
+        let expected = [Plan::new(), Plan::new().on_loop(), Plan::new().on_pool()];
+        assert_eq!(plans, expected.map(|plan| format!("{:?}", plan.route(1))));
+    }
+}

@@ -407,3 +407,29 @@ impl fmt::Debug for Observer {
         f.debug_struct("Observer").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+
+    #[test]
+    fn not_every_failure_of_a_flood_has_a_story() {
+        let observer = Observer::default();
+        observer.begin(iter::empty(), iter::empty());
+        let mut told = 0;
+        for _ in 0..5000 {
+            observer.failed(
+                None,
+                &mut Response::new(500),
+                |_| None,
+                |_| {
+                    told += 1;
+                    None
+                },
+            );
+        }
+        assert!((1..5000).contains(&told), "{told}");
+    }
+}

@@ -206,3 +206,18 @@ fn listen_beside(restart: Option<&Path>, name: &str) -> Listen {
 fn listen_beside(_: Option<&Path>, _: &str) -> Listen {
     Listen::new()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_addresses_the_first_one_is_named() {
+        let mut servers = Servers::default();
+        for (address, part) in [("one:1", Part::Health), ("two:2", Part::Metrics)] {
+            assert_eq!(servers.add(address.to_owned(), part, "/", Router::new()), Ok(()));
+        }
+        let mistake = servers.unbound();
+        assert!(mistake.contains("probes, one:1,"), "{mistake}");
+    }
+}

@@ -284,6 +284,17 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn nobody_waits_for_the_other_side_of_a_fifo() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let (tell, is_open) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(open_path(&path).is_ok()));
+        assert_eq!(is_open.recv_timeout(Duration::from_secs(60)), Ok(true));
+    }
+
     /// Creates a root with links of all kinds, and a secret outside of it.
     fn root() -> (tempfile::TempDir, Folder) {
         let outside = tempfile::tempdir().unwrap();

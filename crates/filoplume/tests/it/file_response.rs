@@ -137,11 +137,14 @@ fn all_browsers_read_the_same_name_of_a_download() {
 fn a_path_that_is_not_a_file_is_a_404_with_details_in_development_mode_only() {
     let (folder, _) = digits();
     let path = folder.path().to_owned();
+    // With a handle for both directions nobody waits for the other side. That this is not needed is
+    // tested in the crate.
     #[cfg(unix)]
-    {
-        let fifo = std::process::Command::new("mkfifo").arg(path.join("fifo")).status().unwrap();
-        assert!(fifo.success());
-    }
+    let _both_sides = {
+        let fifo = path.join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        fs::OpenOptions::new().read(true).write(true).open(fifo).unwrap()
+    };
     let app = move || {
         let path = path.clone();
         App::new()

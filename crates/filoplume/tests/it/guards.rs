@@ -429,3 +429,24 @@ fn methods_and_forms_of_guarded_paths_are_behind_the_middleware_too() {
     listed.assert_status(405).assert_header("allow", "POST, OPTIONS");
     client.put("/").send().assert_status(405);
 }
+
+/// Appends a name to what was noted before.
+fn noting(name: &'static str) -> impl Fn(Request, Next<'_>) -> Result<Response> {
+    move |request, next| {
+        let mut response = next.run(request);
+        response.add_header("x-inner-first", name)?;
+        Ok(response)
+    }
+}
+
+#[test]
+fn a_fallback_of_another_router_keeps_its_states_and_is_the_outer_one() {
+    let outer = Router::new().state(7_u8).with(noting("outer"));
+    let outer = outer.get("/x", || "x").fallback(|State(state): State<u8>| state.to_string());
+    let guarded = Router::new().get("/y", || "y").with(noting("guarded"));
+    let client = App::new().nest("/api", outer).nest("/api/admin", guarded).test();
+    let response = client.get("/api/admin/unknown").send();
+    response.assert_text("7");
+    let noted: Vec<_> = response.headers_all("x-inner-first").collect();
+    assert_eq!(noted, ["guarded", "outer"]);
+}

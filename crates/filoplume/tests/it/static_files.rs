@@ -359,6 +359,7 @@ fn embedded_files_behave_like_files_of_a_folder() {
     response.assert_text("<p>embedded\n").assert_header("content-type", "text/html; charset=utf-8");
     let tag = response.header("etag").unwrap();
     assert!(tag.starts_with('"') && tag.len() == 34, "{tag}");
+    assert!(response.header("last-modified").is_some());
     client.get("/e/").header("if-none-match", tag).send().assert_status(304).assert_text("");
     client
         .get("/e/")

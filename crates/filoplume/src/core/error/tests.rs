@@ -84,3 +84,12 @@ fn an_error_with_the_status_of_a_success_is_a_500_that_names_its_line() {
         assert_eq!(Error::from_status(status).status(), status);
     }
 }
+
+#[test]
+fn a_known_header_is_added_to_others_of_its_name() {
+    let error = Error::not_found("").with_known_header("vary", "accept");
+    let error = error.with_known_header("vary", "origin");
+    let response = error.into_pending_response();
+    let values: Vec<_> = response.headers().get_all("vary").collect();
+    assert_eq!(values, [b"accept", b"origin"].map(|value| &value[..]));
+}

@@ -113,3 +113,15 @@ fn a_message_without_a_name_is_about_the_only_capture() {
     );
     assert!(matches!(rejection("/{a}/{b}", "/1/2"), PathRejection::Mismatch { .. }));
 }
+
+#[test]
+fn a_position_within_a_value_is_left_out() {
+    let pattern = Pattern::parse("/{id}").unwrap();
+    let captures = Captures::new(&pattern.captures, "/x");
+    let of_json = "it is odd at line 1 column 2".to_owned();
+    let rejection = PathError::At("id".to_owned(), of_json).into_rejection(&captures);
+    assert!(
+        matches!(&rejection, PathRejection::Invalid { message, .. } if message == "it is odd"),
+        "{rejection:?}"
+    );
+}

@@ -24,6 +24,16 @@ fn a_new_request_runs_when_another_one_ends() {
 }
 
 #[test]
+fn a_new_request_has_the_place_of_a_client_that_takes_its_response_too_slowly() {
+    let limiter = limiter(1);
+    let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(3600)).unwrap();
+    let place = Arc::new(SendingPlace::new(permit, long_ago));
+    limiter.add_sending(&place);
+    assert!(Limiter::acquire(&limiter, None, None).is_ok());
+}
+
+#[test]
 fn a_client_at_its_limit_leaves_room_for_others_and_is_forgotten_at_the_end() {
     let limiter = limiter(3);
     let client =

@@ -153,10 +153,12 @@ fn a_changed_or_truncated_token_is_not_valid() {
 
 #[test]
 fn an_unknown_critical_extension_is_refused() {
+    // This also installs the provider without which `encode` panics.
+    let jwt = jwt();
     let header = Header { crit: Some(vec!["b64".to_owned()]), ..Header::new(JwtAlgorithm::HS256) };
     let claims = json!({"exp": seconds_from_now(60)});
     let token = encode(&header, &claims, &EncodingKey::from_secret(SECRET.as_bytes()));
-    assert_eq!(jwt().verify(&token.expect("it can be signed")).err(), Some(JwtError::Malformed));
+    assert_eq!(jwt.verify(&token.expect("it can be signed")).err(), Some(JwtError::Malformed));
 }
 
 #[test]

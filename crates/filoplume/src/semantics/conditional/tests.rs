@@ -251,3 +251,12 @@ proptest! {
         prop_assert_eq!(verdict == Verdict::NotModified, mine.matches_weakly(&theirs));
     }
 }
+
+#[test]
+fn a_response_with_two_entity_tags_has_none() {
+    let mut response = Response::from("a note");
+    for (tag, expected) in [("\"a\"", Some(&b"\"a\""[..])), ("\"b\"", None)] {
+        response.add_header("etag", tag).unwrap();
+        assert_eq!(Validators::of(&response).etag_value(), expected);
+    }
+}

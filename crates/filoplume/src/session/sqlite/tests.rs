@@ -24,6 +24,13 @@ fn count(store: &SqliteStore) -> usize {
     schema::all(&store.connection.lock()).unwrap().sessions
 }
 
+/// As `docs/guide/sessions.md` says.
+#[test]
+fn a_store_has_the_documented_bounds_by_default() {
+    let store = in_memory();
+    assert_eq!((store.sessions_max, store.bytes_max), (250_000, 1 << 30));
+}
+
 #[track_caller]
 fn counts_are_right(store: &SqliteStore) {
     let connection = store.connection.lock();

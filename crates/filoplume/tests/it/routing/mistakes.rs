@@ -114,6 +114,16 @@ fn conflicts_name_both_routes() {
 }
 
 #[test]
+fn a_second_fallback_names_the_first_one_and_no_route_of_the_same_pattern() {
+    let line = line!() + 1;
+    let first = Router::new().fallback(|| "first");
+    let second = Router::new().get("/{*rest}", || "a route").fallback(|| "second");
+    let error = App::new().nest("/api", first).nest("/api", second).build().unwrap_err();
+    let expected = format!("the prefix of another fallback ({}:{line}:", file!());
+    assert!(format!("{error:?}").contains(&expected), "{error:?}");
+}
+
+#[test]
 fn a_fallback_below_a_capture_conflicts_with_another_one() {
     let one = Router::new().get("/x", || "x").fallback(|| "no such note of one");
     let app =
