@@ -116,8 +116,11 @@ impl MultipartRanges {
                     let read = self.content.read_at(*offset, &mut buffer[..wanted])?;
                     *offset += read as u64;
                     *left -= read as u64;
-                    // 0: the file is shorter than it was. The engine closes the connection, because
-                    // the announced length is not reached.
+                    // The file is shorter than it was. The engine closes the connection, because
+                    // the announced length is not reached, whatever the file has later.
+                    if read == 0 {
+                        self.stage = Stage::End { text: io::Cursor::default() };
+                    }
                     return Ok(read);
                 }
                 Stage::End { text } => return text.read(buffer),
