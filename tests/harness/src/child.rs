@@ -215,6 +215,19 @@ fn profile_folder() -> PathBuf {
         .to_owned()
 }
 
+/// Returns cargo as it is called from outside of a test. Cargo describes the package of a test in
+/// variables, and some dependencies, such as ring, are compiled again when these change.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+        if name.to_str().is_some_and(|name| of_package.iter().any(|of| name.starts_with(of))) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
 /// Builds the examples, once per test program, because they must not be older than the engine.
 ///
 /// Builds the whole workspace with `--examples`, because cargo then selects the same features of
@@ -228,8 +241,7 @@ fn build() {
             Some(profile) => profile,
         };
         let target = folder.parent().expect("a target folder");
-        let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let built = Command::new(cargo)
+        let built = cargo()
             .args(["build", "--quiet", "--workspace", "--bins", "--examples", "--profile", profile])
             .arg("--target-dir")
             .arg(target)

@@ -18,7 +18,7 @@ mod stream;
 mod wait;
 
 pub use browser::Browser;
-pub use child::{Child, Example, free_address, installed};
+pub use child::{Child, Example, cargo, free_address, installed};
 pub use client::{Client, Ended, Framing, Response, ask, reset};
 pub use latency::{GoodClient, Latencies};
 pub use load::{Load, beside_others, one_at_a_time};

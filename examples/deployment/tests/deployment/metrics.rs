@@ -55,7 +55,7 @@ fn gust() -> PathBuf {
         return program.into();
     }
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut build = Command::new(env!("CARGO"));
+    let mut build = harness::cargo();
     build.current_dir(&workspace).args(["build", "--locked", "--package", "gust"]);
     let output = build.args(["--message-format", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
