@@ -15,6 +15,9 @@ const WAITING_PER_RUNNING: usize = 1024;
 /// time.
 const SHORT: Duration = Duration::from_micros(500);
 
+/// How long a loop may compute steps before it looks for events again. Others wait for that.
+const TURN: Duration = Duration::from_millis(1);
+
 /// The handshakes that are computed and those that wait, whose clients take turns, and how long a
 /// step takes.
 #[derive(Debug)]
@@ -41,9 +44,15 @@ impl<T> Handshakes<T> {
         self.step_ns.store(time.max(before - before / 64), Ordering::Relaxed);
     }
 
+    /// Returns whether a loop that has computed steps for this long in its turn may compute another
+    /// one.
+    pub(crate) fn may_delay(&self, computed: Duration) -> bool {
+        computed < TURN && self.are_short()
+    }
+
     /// Returns whether all of the last steps were short. This depends on the key of the
     /// certificate: a signature with RSA takes twenty times as long as one on P-256.
-    pub(crate) fn are_short(&self) -> bool {
+    fn are_short(&self) -> bool {
         let step = self.step_ns.load(Ordering::Relaxed);
         step > 0 && u128::from(step) < SHORT.as_nanos()
     }
@@ -52,6 +61,16 @@ impl<T> Handshakes<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loop_that_has_computed_for_a_millisecond_leaves_the_next_step_to_others() {
+        let handshakes = Handshakes::<()>::new(1);
+        handshakes.took(Duration::from_micros(499));
+        assert!(handshakes.may_delay(Duration::from_micros(999)));
+        assert!(!handshakes.may_delay(Duration::from_millis(1)));
+        handshakes.took(Duration::from_micros(500));
+        assert!(!handshakes.may_delay(Duration::ZERO), "a step is too long for a loop");
+    }
 
     #[test]
     fn steps_are_short_when_all_of_the_last_ones_were() {

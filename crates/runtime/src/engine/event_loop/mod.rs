@@ -99,6 +99,9 @@ pub(crate) struct EventLoop {
     /// What this loop has measured of each route.
     routes: Box<[OnLoop]>,
     traffic: Traffic,
+    /// How long steps of handshakes were computed since the loop looked for events.
+    #[cfg(feature = "tls")]
+    computed_in_turn: Duration,
     /// Requests that are not yet added to the shared counter.
     pub(crate) requests: u64,
 }
@@ -164,6 +167,8 @@ impl EventLoop {
             is_draining: false,
             routes: vec![OnLoop::default(); ExecutionKey::COUNT].into_boxed_slice(),
             traffic: Traffic::default(),
+            #[cfg(feature = "tls")]
+            computed_in_turn: Duration::ZERO,
             requests: 0,
         })
     }
@@ -263,6 +268,18 @@ impl EventLoop {
         Others { are_ready, per_second: self.traffic.per_second() }
     }
 
+    /// Returns how long steps of handshakes were computed since the loop looked for events.
+    #[cfg(feature = "tls")]
+    pub(crate) fn computed_in_turn(&self) -> Duration {
+        self.computed_in_turn
+    }
+
+    /// Records that a step of a handshake was computed on this loop.
+    #[cfg(feature = "tls")]
+    pub(crate) fn note_computed(&mut self, time: Duration) {
+        self.computed_in_turn += time;
+    }
+
     /// Frees the entry of a connection that has ended.
     pub(crate) fn release(&mut self, token: usize) {
         self.unwatch_client(token);
@@ -337,6 +354,10 @@ impl EventLoop {
             return;
         }
         self.accepts_in_row = 0;
+        #[cfg(feature = "tls")]
+        {
+            self.computed_in_turn = Duration::ZERO;
+        }
         (self.yielded_in_row, self.messages_in_row, self.notified_since) = (0, 0, None);
         // After a full batch more events may be pending. If the clock has jumped, every deadline
         // has passed, including those of connections whose events are still pending.

@@ -1,5 +1,6 @@
-//! TLS handshakes: computed on the pool, a few at a time, so that they do not delay the requests of
-//! other connections. A loop on which nobody waits computes a short step itself.
+//! TLS handshakes. A loop computes short steps itself, for a millisecond before it looks for events
+//! again. All others are computed on the pool, a few at a time, so that they do not delay the
+//! requests of other connections.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -28,12 +29,11 @@ impl Worker<'_> {
         self.stand_in_line(connection, Lined::Handshake)
     }
 
-    /// Returns whether a leader may compute a step: no other connection waits for the loop, and
-    /// steps are short enough for those that become ready meanwhile. Under load some connection
-    /// always waits, and the pool computes.
+    /// Returns whether a leader may compute a step, after those that it has computed since its loop
+    /// looked for events.
     fn may_compute_here(&self) -> bool {
-        let is_needed = self.lead.as_ref().is_none_or(|event_loop| event_loop.others().are_ready);
-        !is_needed && self.engine.handshakes.are_short()
+        let computed = self.lead.as_ref().map(|event_loop| event_loop.computed_in_turn());
+        computed.is_some_and(|computed| self.engine.handshakes.may_delay(computed))
     }
 
     fn compute_step(&mut self, connection: &mut Connection) {
@@ -43,7 +43,11 @@ impl Worker<'_> {
         let began = on_processor();
         handshake.advance(self.buffers);
         if let (Some(began), Some(ended)) = (began, on_processor()) {
-            self.engine.handshakes.took(ended.saturating_sub(began));
+            let took = ended.saturating_sub(began);
+            self.engine.handshakes.took(took);
+            if let Some(event_loop) = &mut self.lead {
+                event_loop.note_computed(took);
+            }
         }
     }
 
@@ -98,5 +102,47 @@ impl Worker<'_> {
         if held != connection.held_charge.bytes() {
             connection.held_charge.set(&connection.account, held);
         }
+    }
+}
+
+#[cfg(all(test, feature = "tls-dev", not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use std::time::Duration;
+
+    use super::super::tests::worker;
+    use super::*;
+    use crate::buffers::Buffers;
+    use crate::engine::tests::{connection, event_loops, serving};
+    use crate::protocol::handshake::Handshake;
+    use crate::protocol::http::Http;
+    use crate::tls::Tls;
+    use crate::tls::acceptor::Acceptor;
+    use crate::tls::handshake::Handshake as InMemory;
+
+    #[test]
+    fn a_loop_computes_short_steps_for_a_while_and_the_pool_the_others() {
+        let engine = serving(Default::default(), |_: crate::Request| crate::Response::new(204));
+        let [event_loop] = event_loops(&engine);
+        let (mut connection, _client) = connection(&event_loop);
+        let acceptor = Acceptor::new(Tls::development().unwrap()).unwrap();
+        let next = Guest::Http(Http::new(None));
+        let handshake = Handshake::before(next, InMemory::new(acceptor));
+        connection.guest = Guest::Handshake(Box::new(handshake));
+        let mut buffers = Buffers::take();
+        let mut worker = worker(engine, &mut buffers, Some(Box::new(event_loop)));
+        assert!(!worker.may_compute_here(), "nobody knows how long a step takes");
+        worker.compute_step(&mut connection);
+        let computed = |worker: &Worker<'_>| worker.lead.as_ref().unwrap().computed_in_turn();
+        assert!(computed(&worker) > Duration::ZERO);
+        assert!(worker.may_compute_here());
+        worker.lead.as_mut().unwrap().note_computed(Duration::from_millis(1));
+        assert!(!worker.may_compute_here(), "others have waited for a millisecond");
+        let event_loop = worker.lead.take();
+        assert!(!worker.may_compute_here(), "this thread has no loop");
+        drop(event_loop);
+        drop(worker);
+        buffers.give_back();
     }
 }

@@ -65,23 +65,32 @@ impl Visit for Fields {
     }
 }
 
-/// Returns what is logged while a worker without a loop ends a connection.
-fn logged(end: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome) -> Vec<Line> {
-    let engine = serving(Default::default(), |_: crate::Request| crate::Response::new(204));
-    let [event_loop] = event_loops(&engine);
-    let (connection, _client) = connection(&event_loop);
-    let mut buffers = Buffers::take();
-    let mut worker = Worker {
+/// Returns a worker, which leads this loop if there is one.
+pub(super) fn worker(
+    engine: Arc<Engine>,
+    buffers: &mut Buffers,
+    lead: Option<Box<EventLoop>>,
+) -> Worker<'_> {
+    Worker {
         engine,
-        buffers: &mut buffers,
-        lead: None,
+        buffers,
+        lead,
         seat: None,
         permit: None,
         clocks: Clocks::default(),
         measured_call: Default::default(),
         has_measured: false,
         error: None,
-    };
+    }
+}
+
+/// Returns what is logged while a worker without a loop ends a connection.
+fn logged(end: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome) -> Vec<Line> {
+    let engine = serving(Default::default(), |_: crate::Request| crate::Response::new(204));
+    let [event_loop] = event_loops(&engine);
+    let (connection, _client) = connection(&event_loop);
+    let mut buffers = Buffers::take();
+    let mut worker = worker(engine, &mut buffers, None);
     let logged = Logged::default();
     let outcome =
         tracing::subscriber::with_default(logged.clone(), || end(&mut worker, connection));

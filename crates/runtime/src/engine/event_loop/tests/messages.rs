@@ -77,3 +77,14 @@ fn a_loop_with_many_connections_looks_at_some_of_them_and_scales_up() {
         assert_eq!((idle.request, idle.total()), (counted, counted), "{connections}");
     }
 }
+
+#[cfg(feature = "tls")]
+#[test]
+fn steps_of_handshakes_are_counted_until_the_next_poll() {
+    let (mut event_loop, _clients) = notified(1);
+    event_loop.note_computed(millis(1));
+    event_loop.note_computed(millis(2));
+    assert_eq!(event_loop.computed_in_turn(), millis(3));
+    event_loop.wait(&mut Clock::new());
+    assert_eq!(event_loop.computed_in_turn(), Duration::ZERO);
+}
