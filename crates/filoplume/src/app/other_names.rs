@@ -3,6 +3,8 @@
 //! Without the methods here, it says only that there is none of that name. The bounds are for every
 //! lifetime, because the compiler would refuse them at once if they depended on nothing.
 
+mod settings_of_routes;
+
 use super::App;
 use crate::core::error::Result;
 use crate::routing::Router;
