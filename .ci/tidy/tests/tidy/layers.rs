@@ -205,12 +205,16 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["busy", "clients", "printed", "proc", "server"],
             &["build", "child"],
             &["docs", "running"],
-            &["backends", "strace"],
-            &["generator", "ab", "gust", "oha", "wrk"],
-            &[
-                "args", "scenario", "report", "rounds", "counts", "echo", "fair", "idle", "misses",
-                "probe", "real", "size", "startup", "waits",
-            ],
+            &["backends", "job", "report", "strace"],
+            &["who"],
+            &["ab", "gust", "observe", "oha", "probe", "wrk"],
+            &["generator"],
+            &["scenario"],
+            &["counts", "fair", "idle", "misses", "real", "size", "startup", "waits"],
+            &["echo"],
+            &["scenarios"],
+            &["args"],
+            &["rounds"],
             &["svg"],
             &["chart", "claims", "curves", "live", "load_clients", "machine"],
         ],
@@ -232,19 +236,6 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["source"],
             &["decisions", "dependencies", "documents", "imports", "layout", "mistakes", "words"],
             &["layers"],
-        ],
-    ),
-];
-
-/// Rooms that name each other: the files of a program that have grown together. They lie in one row
-/// of their crate and may import from each other. A new circle is a mistake.
-const CIRCLES: &[(&str, &[&str])] = &[
-    ("benches/peers/measure/src", &["generator", "ab", "gust", "oha", "wrk"]),
-    (
-        "benches/peers/measure/src",
-        &[
-            "args", "scenario", "report", "rounds", "counts", "echo", "fair", "idle", "misses",
-            "probe", "real", "size", "startup", "waits",
         ],
     ),
 ];
@@ -273,8 +264,7 @@ fn rooms_import_from_below() {
         let inside = |file: &File| file.path[source.len() + 1..].to_owned();
         let is_root = |file: &&File| matches!(inside(file).as_str(), "lib.rs" | "main.rs");
         let root_names = files.iter().filter(is_root).flat_map(|file| root_names(&file.text));
-        let circles = CIRCLES.iter().filter(|(of, _)| of == source).map(|(_, circle)| *circle);
-        let order = Order { rooms, circles: circles.collect(), root_names: root_names.collect() };
+        let order = Order { rooms, root_names: root_names.collect() };
         for file in files.iter().filter(|file| !is_root(file) && !is_test(&inside(file))) {
             let mistakes = order.mistakes(&inside(file), &file.text);
             found.extend(mistakes.into_iter().map(|mistake| format!("{} {mistake}", file.path)));
@@ -286,7 +276,6 @@ fn rooms_import_from_below() {
 /// The order of a crate's rooms.
 struct Order<'a> {
     rooms: &'a [&'a [&'a str]],
-    circles: Vec<&'a [&'a str]>,
     /// What the names of the crate's root stand for.
     root_names: HashMap<String, Path>,
 }
@@ -310,14 +299,8 @@ impl Order<'_> {
                 others.entry(other.to_owned()).or_insert(path);
             }
         }
-        let is_allowed = |other: &str| {
-            other == room
-                || self.place(other).is_none_or(|place| place < own)
-                || self
-                    .circles
-                    .iter()
-                    .any(|circle| circle.contains(&room) && circle.contains(&other))
-        };
+        let is_allowed =
+            |other: &str| other == room || self.place(other).is_none_or(|place| place < own);
         let above = others.into_iter().filter(|(other, _)| !is_allowed(other));
         found.extend(above.map(|(other, path)| {
             format!("imports `{}` from `{other}`, which is not below it", path.join("::"))
@@ -340,8 +323,7 @@ impl Order<'_> {
 #[test]
 fn an_import_from_above_is_a_mistake_in_every_form() {
     let order = Order {
-        rooms: &[&["low", "other"], &["middle"], &["high", "round"]],
-        circles: vec![&["high", "round"]],
+        rooms: &[&["low", "other"], &["middle"], &["high"]],
         root_names: root_names("pub use crate::high::{Top, inner::Inner}; pub use low::Bottom;"),
     };
     let told = |text: &str| order.mistakes("middle/part.rs", text).join("\n");
@@ -368,26 +350,7 @@ fn an_import_from_above_is_a_mistake_in_every_form() {
     }
     assert_eq!(told("use super::super::*;"), "imports all names of the crate's root");
     assert_ne!(order.mistakes("low.rs", "use crate::other;"), [""; 0], "they lie in one row");
-    assert_eq!(order.mistakes("round.rs", "use crate::high;"), [""; 0], "they are a circle");
     assert_eq!(order.mistakes("new.rs", ""), ["is in no room"]);
-}
-
-/// Otherwise a circle would stay allowed after it has been cut.
-#[test]
-fn rooms_of_a_circle_name_each_other() {
-    let mut found = Vec::new();
-    for (source, circle) in CIRCLES {
-        for room in *circle {
-            let file = rust_files(&format!("{source}/{room}.rs"));
-            let [file] = &file[..] else { panic!("{source}/{room}.rs is not a file") };
-            let paths = paths(&[room], &file.text);
-            let is_other = |path: &Path| circle.contains(&path[0].as_str()) && path[0] != *room;
-            if !paths.iter().any(is_other) {
-                found.push(format!("{} names no other file of its circle", file.path));
-            }
-        }
-    }
-    none(&found);
 }
 
 /// The table says that rooms import only from rooms above them. The order of the list is checked

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::generator::{Form, Job, Rates};
+use crate::job::{Form, Job, Rates};
 
 /// ab allocates room for all requests that it may send. No server here answers more per second.
 const REQUESTS_PER_SECOND_MAX: u64 = 300_000;

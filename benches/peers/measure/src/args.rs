@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use crate::generator::Generator;
-use crate::scenario::{GROUPS, STANDARD, Scenario, all};
+use crate::scenario::Scenario;
+use crate::scenarios::{GROUPS, STANDARD, all};
 use crate::server::Server;
 
 pub const HELP: &str = "\

@@ -8,13 +8,16 @@ use crate::ab::Report;
 use crate::build::Program;
 use crate::clients::{Clients, Question};
 use crate::counts;
-use crate::generator::{self, Generator, Job, Spent, Tools};
+use crate::generator::{Generator, Tools};
+use crate::job::Job;
+use crate::observe::{Spent, observe};
 use crate::proc::Size;
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
 use crate::scenario::{
-    MEMORY, OTHERS, P50, P99, Run, Scenario, THREADS, USER, Who, column, per_request, single,
+    MEMORY, OTHERS, P50, P99, Run, Scenario, THREADS, USER, column, per_request, single,
 };
+use crate::who::Who;
 
 /// Bytes in a message, as in May's comparison.
 const SMALL_BYTES: usize = 100;
@@ -135,7 +138,7 @@ pub fn large() -> Job {
 pub fn ab_on_one_thread(program: &Program, tools: &Tools, requests: u64) -> io::Result<Figures> {
     let server = Running::start(&program.on_one_thread())?;
     let job = Job::get("/", AB_CONNECTIONS, 1).requests(requests);
-    let (report, spent): (Report, Spent) = generator::observe(server, |server| {
+    let (report, spent): (Report, Spent) = observe(server, |server| {
         let ended = Generator::Ab.start(server, tools, &job, 0)?.finish()?;
         Report::parse(&ended.output)
             .ok_or_else(|| io::Error::other(format!("ab gave no result: {}", ended.last_words())))

@@ -4,7 +4,9 @@ use std::io;
 use std::slice;
 
 use crate::build::Program;
-use crate::generator::{self, Generator, Job, Tools};
+use crate::generator::{self, Generator, Tools};
+use crate::job::Job;
+use crate::observe::observe;
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
 use crate::scenario::{P50, P99, Run, column, per_request};
@@ -37,7 +39,7 @@ pub fn measure_program(
     let tools = Tools { generator: Generator::Gust, ..tools.clone() };
     let jobs = slice::from_ref(job);
     let (mut rates, spent) =
-        generator::observe(server, |server| generator::run(server, &tools, jobs, seconds))?;
+        observe(server, |server| generator::run(server, &tools, jobs, seconds))?;
     let rates = rates.pop().expect("one job has one result");
     let shares = rates.shares.expect("gust knows the shares");
     let figures = per_request(&spent, rates.requests)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::generator::{Form, Job, Rates, Shares};
+use crate::job::{Form, Job, Rates, Shares};
 
 /// The indices of the percentiles that we show, in the list of a report.
 const P50: usize = 0;

@@ -14,8 +14,10 @@ use self::tls::{Certificate, agreed};
 use crate::args::Args;
 use crate::build::{Program, output_folder};
 use crate::child::Child;
-use crate::generator::{self, Generator, Rates, Tools};
+use crate::generator::{Generator, Tools};
 use crate::gust;
+use crate::job::Rates;
+use crate::observe::observe;
 use crate::printed::Printed;
 use crate::report::{self, Figures, Row};
 use crate::rounds::Turns;
@@ -173,7 +175,7 @@ fn load(
     let within = Duration::from_secs(seconds) + GRACE;
     let scheme = scheme(asked);
     let tls = if scheme == "https" { agreed(server.address)? } else { String::new() };
-    let ((rates, live), spent) = generator::observe(server, |server| {
+    let ((rates, live), spent) = observe(server, |server| {
         let child = start_gust(tools, &options, scheme, asked.url.1, server, within)?;
         let ended = child.finish()?;
         Ok((Generator::Gust.read(&ended)?, gust::live(&ended.output)))

@@ -11,12 +11,14 @@ use std::time::Duration;
 use crate::args::Args;
 use crate::build::{Program, output_folder};
 use crate::child::{Child, Ended};
-use crate::generator::{self, Form, Generator, Job, Rates, Tools};
+use crate::generator::{self, Generator, Tools};
+use crate::job::{Form, Job, Rates};
+use crate::observe::observe;
 use crate::printed::Printed;
-use crate::report::{self, Column, Figures, Row, Show};
+use crate::report::{self, Column, Figures, OTHERS_KEY, Row, Show};
 use crate::rounds::Turns;
 use crate::running::{Running, guarded};
-use crate::scenario::{OTHERS, OTHERS_KEY, P50, P99, column};
+use crate::scenario::{OTHERS, P50, P99, column};
 use crate::server::{REFERENCE, Server};
 use crate::strace::Calls;
 
@@ -285,7 +287,7 @@ fn add(
 
 fn cost(seconds: u64, tools: &Tools, asker: &Asker<'_>, job: &Job) -> io::Result<Figures> {
     let server = Running::start(asker.program)?;
-    let ((rates, ended), spent) = generator::observe(server, |server| {
+    let ((rates, ended), spent) = observe(server, |server| {
         generator::run_with(asker.generator, server, tools, job, seconds)
     })?;
     let figures = client_cost(&rates, &ended)

@@ -2,21 +2,20 @@
 
 use std::io;
 
-use crate::generator::Job;
+use crate::job::Job;
+use crate::probe::HITS;
 use crate::report::{Column, Figures, Show};
 use crate::scenario::{
     CPU, Group, LONGEST, MEMORY, OTHERS, P50, P99, RATE, Run, SWITCHES, Scenario, THREADS, USER,
-    Who, column, load, per_request, under_load,
+    column, load, per_request, under_load,
 };
+use crate::who::Who;
 
 pub const MISSES: Group = Group {
     name: "misses",
     asks: "One call in 10, 100 or 1,000 waits for 1, 5 or 20 ms, on 64 connections.",
     scenarios: ALL,
 };
-
-/// The same route, without misses.
-pub const HITS: &str = "/miss?one_in=0";
 
 /// So few that the second load adds little to the first.
 const HIT_CONNECTIONS: usize = 8;

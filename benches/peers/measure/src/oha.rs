@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::generator::{Form, Job, Rates};
+use crate::job::{Form, Job, Rates};
 
 /// The command as a reader would type it.
 pub fn command_line(job: &Job, seconds: u64) -> String {

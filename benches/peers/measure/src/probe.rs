@@ -5,8 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::clients::if_complete;
-use crate::misses::HITS;
-use crate::scenario::Who;
+use crate::who::Who;
+
+/// The same route, without misses.
+pub const HITS: &str = "/miss?one_in=0";
 
 /// A long deadline, because a first request may open all connections of a pool.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);

@@ -1,23 +1,15 @@
 //! Handlers that make real blocking calls: to Redis, PostgreSQL, SQLite and another HTTP server.
 
 use crate::backends::Backend;
-use crate::generator::Job;
-use crate::scenario::{Group, Scenario, Who, load};
+use crate::job::Job;
+use crate::scenario::{Group, Scenario, load};
+use crate::who::{Call, Who};
 
 pub const REAL: Group = Group {
     name: "real",
     asks: "Handlers that call Redis, PostgreSQL, SQLite or another HTTP server, on 64 connections.",
     scenarios: ALL,
 };
-
-/// The call that the servers of a scenario make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
-    pub backend: Backend,
-    pub target: &'static str,
-    /// The content of every server's answer.
-    pub content: &'static str,
-}
 
 const ALL: &[Scenario] = &[
     calling(

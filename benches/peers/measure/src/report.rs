@@ -2,8 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::rounds::is_disturbed;
-use crate::scenario::OTHERS_KEY;
+/// The figure that shows whether a round was disturbed.
+pub const OTHERS_KEY: &str = "others";
+
+/// If other processes use more cores than this, the requests/s and latencies of a round are worth
+/// nothing.
+pub const DISTURBED_ABOVE: f64 = 0.2;
 
 /// The results of one run.
 #[derive(Clone, Debug, Default)]
@@ -211,6 +215,16 @@ pub fn number(value: f64, digits: usize) -> String {
         Some(fraction) => format!("{grouped}.{fraction}"),
         None => grouped,
     }
+}
+
+/// Whether other processes used so much of the machine that the figures are worth nothing.
+pub fn is_disturbed(figures: &Figures) -> bool {
+    others(figures) > DISTURBED_ABOVE
+}
+
+/// The cores that other processes used.
+pub fn others(figures: &Figures) -> f64 {
+    figures.get(OTHERS_KEY).unwrap_or(0.0)
 }
 
 #[cfg(test)]

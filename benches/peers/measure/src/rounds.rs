@@ -6,13 +6,9 @@ use std::io;
 use crate::args::Args;
 use crate::build::Program;
 use crate::generator::Tools;
-use crate::report::{Figures, Row};
-use crate::scenario::{Entrant, OTHERS_KEY, Run, Scenario};
+use crate::report::{Figures, Row, is_disturbed, others};
+use crate::scenario::{Entrant, Run, Scenario};
 use crate::server::Server;
-
-/// If other processes use more cores than this, the requests/s and latencies of a round are worth
-/// nothing.
-pub const DISTURBED_ABOVE: f64 = 0.2;
 
 /// A server with the program that was built for it.
 #[derive(Debug)]
@@ -110,18 +106,10 @@ fn calmest(
     (best, repeats_max)
 }
 
-/// Whether other processes used so much of the machine that the figures are worth nothing.
-pub fn is_disturbed(figures: &Figures) -> bool {
-    others(figures) > DISTURBED_ABOVE
-}
-
-fn others(figures: &Figures) -> f64 {
-    figures.get(OTHERS_KEY).unwrap_or(0.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::OTHERS_KEY;
 
     #[test]
     fn a_quiet_round_is_run_once() {

@@ -1,8 +1,9 @@
 //! Handlers that wait for 50 µs to 100 ms, alone and together with plain ones. Most calls of real
 //! programs to a cache or a database take less than a millisecond.
 
-use crate::generator::Job;
-use crate::scenario::{Group, PAIR_COLUMNS, Scenario, Who, load, pair, plain};
+use crate::job::Job;
+use crate::scenario::{Group, PAIR_COLUMNS, Scenario, load, pair, plain};
+use crate::who::Who;
 
 pub const WAITS: Group = Group {
     name: "waits",

@@ -12,7 +12,9 @@ use crate::args::Args;
 use crate::build::{Program, output_folder};
 use crate::child::{Child, Ended};
 use crate::echo::{AB_COLUMNS, ab_on_one_thread, large};
-use crate::generator::{self, Form, Generator, Job, PIPELINE_DEPTH, Rates, Tools};
+use crate::generator::{self, Generator, Tools};
+use crate::job::{Form, Job, PIPELINE_DEPTH, Rates};
+use crate::observe::observe;
 use crate::printed::Printed;
 use crate::report::{self, Column, Figures, Row, Show};
 use crate::rounds::{Built, Turns};
@@ -286,7 +288,7 @@ impl Bench<'_> {
         ask: &Ask<'_>,
         work: impl FnOnce(&Running) -> io::Result<(Rates, Ended)>,
     ) -> io::Result<Figures> {
-        let ((rates, ended), spent) = generator::observe(Running::start(ask.program)?, work)?;
+        let ((rates, ended), spent) = observe(Running::start(ask.program)?, work)?;
         let client = ended.cpu.total().as_secs_f64() * 1e6 / rates.requests.max(1) as f64;
         Ok(figures(per_request(&spent, rates.requests).number("client", client), rates))
     }
@@ -295,7 +297,7 @@ impl Bench<'_> {
     fn with_echo_lines(&self, ask: &Ask<'_>, seconds: u64) -> io::Result<Figures> {
         let server = Running::start(ask.program)?;
         let saved = output_folder().map_err(io::Error::other)?.join("echo.json");
-        let ((rates, lines), spent) = generator::observe(server, |server| {
+        let ((rates, lines), spent) = observe(server, |server| {
             let mut command = guarded(&self.tools.gust, "KILL");
             command
                 .args(gust::options(&ask.job, seconds))

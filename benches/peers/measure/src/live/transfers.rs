@@ -10,13 +10,14 @@ use super::tls::{Certificate, agreed};
 use super::{same_tls, start_gust};
 use crate::args::Args;
 use crate::build::{Program, output_folder};
-use crate::generator::{self, Generator, Tools};
+use crate::generator::{Generator, Tools};
+use crate::observe::observe;
 use crate::printed::Printed;
 use crate::proc::peak_of_all_kib;
-use crate::report::{self, Column, Figures, Row, Show};
+use crate::report::{self, Column, Figures, OTHERS_KEY, Row, Show};
 use crate::rounds::Turns;
 use crate::running::Running;
-use crate::scenario::{OTHERS, OTHERS_KEY, THREADS, column};
+use crate::scenario::{OTHERS, THREADS, column};
 use crate::server::Server;
 
 pub const NAME: &str = "transfers";
@@ -174,7 +175,7 @@ fn transfer(
     let _ = fs::remove_file(&files.stored);
     let server = Running::start(program)?;
     let tls = if scheme == "https" { agreed(server.address)? } else { String::new() };
-    let ((rates, peak), spent) = generator::observe(server, |server| {
+    let ((rates, peak), spent) = observe(server, |server| {
         let options = options(way, scheme, &files.sent);
         let within = WITHIN * u32::try_from(TRANSFERS).unwrap_or(u32::MAX);
         let child = start_gust(tools, &options, scheme, path, server, within)?;
