@@ -16,6 +16,15 @@ const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 /// Longest message of a server. It is not kept, but may come in fragments, which are collected.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// How many interim responses may precede the answer to a handshake. A server that sends them
+/// without end would keep the thread from its other connections and from the end of the run.
+const INTERIMS_MAX: u32 = 100;
+
+/// From this length on, pings are not answered while pongs are unsent. A server that sends pings
+/// and reads no pongs would fill the memory. The protocol allows to answer the latest ping only
+/// (RFC 6455, 5.5.3).
+const UNSENT_PONGS_MAX: usize = 4096;
+
 /// What all WebSockets of a run have in common.
 #[derive(Debug)]
 pub(crate) struct WebSocket {
@@ -112,8 +121,11 @@ fn confirmation() -> String {
     "permessage-deflate; client_no_context_takeover".to_owned()
 }
 
-/// Appends the answer to a ping.
+/// Appends the answer to a ping, unless many answers are unsent.
 pub(crate) fn pong(content: &[u8], output: &mut Vec<u8>) {
+    if output.len() >= UNSENT_PONGS_MAX {
+        return;
+    }
     // The decoder has checked the length.
     let _ = Encoder::new(Role::Client).with_fixed_mask(MASK).pong(content, output);
 }
@@ -125,6 +137,8 @@ pub(crate) struct Opening {
     written: usize,
     /// The part of the response that has arrived.
     input: Vec<u8>,
+    /// How many interim responses have arrived.
+    interims: u32,
 }
 
 /// An open WebSocket.
@@ -161,6 +175,12 @@ impl Opening {
                 return Ok(Some(Opened { decoder, rest: self.input.split_off(used) }));
             }
             self.input.drain(..used);
+            self.interims += 1;
+            if self.interims > INTERIMS_MAX {
+                return Err("the answer to the WebSocket handshake does not come, only interim \
+                            responses"
+                    .to_owned());
+            }
         }
     }
 }
@@ -234,6 +254,30 @@ mod tests {
         }
         let agreed = with("permessage-deflate; client_no_context_takeover");
         assert_eq!(open(&deflating, &[agreed.as_bytes()]), Ok(Some(Vec::new())));
+    }
+
+    #[test]
+    fn interim_responses_without_end_are_no_answer() {
+        let websocket = WebSocket::new([7; 16], false).with_request(HEAD.to_vec());
+        let interim = b"HTTP/1.1 103 Early Hints\r\n\r\n";
+        let mut opening = Opening::default();
+        for _ in 0..INTERIMS_MAX {
+            assert!(matches!(opening.receive(&websocket, interim), Ok(None)));
+        }
+        let error = opening.receive(&websocket, interim).unwrap_err();
+        assert!(error.contains("only interim responses"), "{error}");
+    }
+
+    #[test]
+    fn pongs_that_are_not_taken_do_not_gather() {
+        let mut unsent = Vec::new();
+        pong(b"first", &mut unsent);
+        assert_eq!(unsent.len(), 2 + MASK.len() + 5);
+        (0..1000).for_each(|_| pong(&[b'x'; 125], &mut unsent));
+        assert!((UNSENT_PONGS_MAX..UNSENT_PONGS_MAX + 131).contains(&unsent.len()));
+        unsent.clear();
+        pong(b"again", &mut unsent);
+        assert!(!unsent.is_empty());
     }
 
     #[test]
