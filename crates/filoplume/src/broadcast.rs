@@ -1,7 +1,7 @@
 //! Sending the same bytes to many connections.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use filoplume_runtime::{pushed, tcp};
@@ -249,10 +249,47 @@ impl<S: Subscriber> Broadcast<S> {
         self.shared.door.lock().len()
     }
 
-    /// Returns whether there is no connection.
+    /// Returns whether there is no open connection. Connections that were closed since the last
+    /// message do not count, but while a message is being sent they may.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        let mut door = self.shared.door.lock();
+        if !drop_closed(&mut door.newcomers) {
+            return false;
+        }
+        if let Some(mut members) = self.shared.members.try_lock() {
+            drop_closed(&mut members);
+            door.members = members.len();
+        }
+        door.members == 0
+    }
+
+    /// Returns a handle that keeps no connection open.
+    pub(crate) fn downgrade(&self) -> WeakBroadcast<S> {
+        WeakBroadcast { slow_clients: self.slow_clients, shared: Arc::downgrade(&self.shared) }
+    }
+}
+
+/// Removes connections from the end until one is open. Returns whether none is left. Each closed
+/// one is looked at once, and a long list of open ones costs no more than a short one.
+fn drop_closed<S: Subscriber>(subscribers: &mut Vec<S>) -> bool {
+    while subscribers.last().is_some_and(|last| !last.is_open()) {
+        subscribers.pop();
+    }
+    subscribers.is_empty()
+}
+
+/// A handle that does not keep the list in existence.
+pub(crate) struct WeakBroadcast<S> {
+    slow_clients: SlowClients,
+    shared: Weak<Shared<S>>,
+}
+
+impl<S> WeakBroadcast<S> {
+    /// Returns the list, unless its last other handle was dropped.
+    pub(crate) fn upgrade(&self) -> Option<Broadcast<S>> {
+        let shared = self.shared.upgrade()?;
+        Some(Broadcast { slow_clients: self.slow_clients, shared })
     }
 }
 
@@ -368,102 +405,4 @@ impl Subscriber for tcp::Sender {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::thread;
-    use std::time::Duration;
-
-    use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(30);
-
-    /// Notes each message.
-    struct Noting {
-        messages: Sender<Bytes>,
-        /// If there is one, delivering waits until it is told to go on.
-        go_on: Option<Receiver<()>>,
-    }
-
-    impl Subscriber for Noting {
-        fn deliver(&self, bytes: &Bytes, _key: Option<u64>) -> Delivery {
-            self.messages.send(bytes.clone()).unwrap();
-            if let Some(go_on) = &self.go_on {
-                go_on.recv_timeout(PATIENCE).unwrap();
-            }
-            Delivery::Sent
-        }
-
-        fn is_open(&self) -> bool {
-            true
-        }
-
-        fn disconnect(&self) {}
-    }
-
-    #[test]
-    fn nobody_waits_for_a_message_that_is_being_sent() {
-        let feed = Broadcast::new(SlowClients::Drop);
-        let ((messages, has_begun), (go_on, told)) = (channel(), channel());
-        feed.subscribe(Noting { messages, go_on: Some(told) });
-        let sends = feed.clone();
-        let sender = thread::spawn(move || sends.send(&Bytes::from("first"), None));
-        assert_eq!(has_begun.recv_timeout(PATIENCE).unwrap(), "first");
-        // Within the sending of the first message.
-        let (messages, received) = channel();
-        for _ in 0..2 * PRUNE_MIN {
-            feed.subscribe(Noting { messages: messages.clone(), go_on: None });
-        }
-        assert_eq!((feed.len(), feed.totals().messages), (1 + 2 * PRUNE_MIN, 0));
-        go_on.send(()).unwrap();
-        assert_eq!(sender.join().unwrap().sent, 1);
-        assert_eq!((feed.len(), feed.totals().messages), (1 + 2 * PRUNE_MIN, 1));
-        go_on.send(()).unwrap();
-        assert_eq!(feed.send(&Bytes::from("second"), None).sent, 1 + 2 * PRUNE_MIN);
-        assert_eq!(received.try_iter().collect::<Vec<_>>(), vec!["second"; 2 * PRUNE_MIN]);
-    }
-
-    /// A connection that takes nothing, and counts what it is asked.
-    #[derive(Default)]
-    struct Slow {
-        looked_at: AtomicUsize,
-        disconnected: AtomicUsize,
-    }
-
-    impl Subscriber for Arc<Slow> {
-        fn deliver(&self, _: &Bytes, _: Option<u64>) -> Delivery {
-            Delivery::Full
-        }
-
-        fn is_open(&self) -> bool {
-            self.looked_at.fetch_add(1, Ordering::Relaxed);
-            true
-        }
-
-        fn disconnect(&self) {
-            self.disconnected.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn a_slow_connection_is_ended_removed_and_counted() {
-        let feed = Broadcast::new(SlowClients::Disconnect);
-        let slow = Arc::<Slow>::default();
-        feed.subscribe(Arc::clone(&slow));
-        let delivered = feed.send(&Bytes::from("news"), None);
-        assert_eq!((delivered.disconnected, feed.len()), (1, 0));
-        assert_eq!(slow.disconnected.load(Ordering::Relaxed), 1);
-        let Totals { messages, sent, dropped, disconnected } = feed.totals();
-        assert_eq!((messages, sent, dropped, disconnected), (1, 0, 0, 1));
-    }
-
-    /// Looking at all of them for each new one would cost the square of their number.
-    #[test]
-    fn open_connections_are_looked_at_each_time_their_number_has_doubled() {
-        let feed = Broadcast::new(SlowClients::Drop);
-        let slow = Arc::<Slow>::default();
-        (0..=4 * PRUNE_MIN).for_each(|_| feed.subscribe(Arc::clone(&slow)));
-        let looks = slow.looked_at.load(Ordering::Relaxed);
-        assert_eq!(looks, PRUNE_MIN + 2 * PRUNE_MIN + 4 * PRUNE_MIN);
-    }
-}
+mod tests;

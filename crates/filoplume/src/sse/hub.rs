@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::joined;
 use super::stream::{KEEP_ALIVE, channel_with};
 use super::{Event, EventStream, IntoEvent, LastEventId};
-use crate::broadcast::{Broadcast, Delivered, SlowClients};
+use crate::broadcast::{Broadcast, Delivered, SlowClients, WeakBroadcast};
 #[cfg(feature = "redis")]
 use crate::instances::{Membership, RedisChannel};
 use crate::observe::Samples;
@@ -65,6 +65,8 @@ struct Recent {
     /// Differs in each process, so that an ID of an earlier one is not taken for one of this.
     prefix: u128,
     number: u64,
+    /// How many clients are not among the others yet, because they still get what they missed.
+    catching_up: usize,
     is_closed: bool,
 }
 
@@ -74,7 +76,14 @@ const PIECE_BYTES: usize = 32 * 1024;
 
 impl Recent {
     fn new(prefix: u128) -> Self {
-        Self { events: VecDeque::new(), removed: 0, prefix, number: 0, is_closed: false }
+        Self {
+            events: VecDeque::new(),
+            removed: 0,
+            prefix,
+            number: 0,
+            catching_up: 0,
+            is_closed: false,
+        }
     }
 
     fn next_id(&mut self) -> String {
@@ -121,7 +130,8 @@ impl Recent {
 /// A client that gets the events that it has missed, before it gets new ones. No events are queued
 /// for it meanwhile, so that a crowd that comes back at once needs no memory.
 struct CatchUp {
-    broadcast: Broadcast<pushed::Sender>,
+    /// Weak: the streams of all other clients end with the hub, however slow this client is.
+    broadcast: WeakBroadcast<pushed::Sender>,
     recent: Arc<Mutex<Recent>>,
     /// How many of all events it has received or need not receive.
     count: u64,
@@ -134,13 +144,16 @@ struct CatchUp {
 impl CatchUp {
     /// Returns the next events. `None` if the client has caught up, or was too slow.
     fn next(&mut self) -> Option<Bytes> {
+        // `None` once the hub was dropped. The client still gets what is kept.
+        let broadcast = self.broadcast.upgrade();
+        let disconnects = broadcast.as_ref().is_some_and(Broadcast::disconnects_slow_clients);
         let recent = self.recent.lock();
         let piece = match recent.piece_behind(self.count) {
             Some(piece) => piece,
             // More events were sent meanwhile than are kept.
-            None if self.has_begun && self.broadcast.disconnects_slow_clients() => {
+            None if self.has_begun && disconnects => {
                 drop(recent);
-                self.broadcast.count_disconnected();
+                broadcast.iter().for_each(Broadcast::count_disconnected);
                 // The stream ends with its last sender.
                 self.sender = None;
                 return None;
@@ -153,10 +166,10 @@ impl CatchUp {
         };
         if piece.is_empty() {
             let sender = self.sender.take()?;
-            // The stream of a closed hub ends with its last sender.
-            if !recent.is_closed {
+            // The stream of a hub that is closed or dropped ends with its last sender.
+            if let Some(broadcast) = broadcast.filter(|_| !recent.is_closed) {
                 // `recent` stays locked, so that no event is missed in between.
-                self.broadcast.subscribe(sender);
+                broadcast.subscribe(sender);
             }
             return None;
         }
@@ -164,6 +177,12 @@ impl CatchUp {
         self.count += piece.len() as u64;
         self.has_begun = true;
         Some(piece.concat().into())
+    }
+}
+
+impl Drop for CatchUp {
+    fn drop(&mut self) {
+        self.recent.lock().catching_up -= 1;
     }
 }
 
@@ -278,10 +297,15 @@ impl Hub {
             return stream;
         }
         drop(recent);
-        let (broadcast, recent) = (self.broadcast.clone(), Arc::clone(&self.recent));
-        let mut missed =
-            CatchUp { broadcast, recent, count, sender: Some(sender), has_begun: false };
+        let mut missed = self.catch_up(count, sender);
         stream.begin_with(move || missed.next())
+    }
+
+    fn catch_up(&self, count: u64, sender: pushed::Sender) -> CatchUp {
+        let recent = Arc::clone(&self.recent);
+        recent.lock().catching_up += 1;
+        let (broadcast, sender) = (self.broadcast.downgrade(), Some(sender));
+        CatchUp { broadcast, recent, count, sender, has_begun: false }
     }
 
     /// Ends the streams of all clients, after what waits for them has been sent. Call this when
@@ -358,6 +382,28 @@ impl Hub {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.broadcast.len()
+    }
+
+    /// Returns whether this instance has no clients. Those that have left do not count, and those
+    /// that still get what they have missed do. So an app that makes a hub for each name that a
+    /// client chooses can drop the unused ones. Only while an event is being sent, clients that
+    /// have left may count.
+    ///
+    /// ```
+    /// use filoplume::sse::{Hub, LastEventId};
+    ///
+    /// let hub = Hub::new();
+    /// let stream = hub.subscribe(&LastEventId::default());
+    /// assert!(!hub.is_empty());
+    /// // The client leaves.
+    /// drop(stream);
+    /// assert!(hub.is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        // In this order, because a client that has caught up is among the others before it stops
+        // to count here.
+        self.recent.lock().catching_up == 0 && self.broadcast.is_empty()
     }
 
     /// Returns a collector for [`App::collector`](crate::App::collector), which adds these to the

@@ -62,8 +62,7 @@ fn catching_up() -> (Hub, CatchUp, pushed::Pushed) {
     let hub = Hub::new().replay(2);
     hub.send("one");
     let (sender, body) = pushed::channel();
-    let (broadcast, recent) = (hub.broadcast.clone(), Arc::clone(&hub.recent));
-    let missed = CatchUp { broadcast, recent, count: 0, sender: Some(sender), has_begun: false };
+    let missed = hub.catch_up(0, sender);
     (hub, missed, body)
 }
 
@@ -97,4 +96,32 @@ fn a_client_that_catches_up_does_not_wait_for_an_event_that_is_being_sent() {
     assert_eq!((missed.next(), hub.clients()), (None, 1));
     assert_eq!(turn.send(&"second;".into(), None).sent, 0, "it has got this one");
     assert_eq!(hub.send("third").sent, 1);
+}
+
+/// A client that does not read would otherwise keep the streams of all others open.
+#[test]
+fn a_client_that_catches_up_does_not_keep_the_streams_of_a_dropped_hub_open() {
+    let (hub, mut missed, _body) = catching_up();
+    let others = hub.broadcast.downgrade();
+    drop(hub);
+    assert!(others.upgrade().is_none());
+    assert!(missed.next().is_some(), "it still gets what is kept");
+    assert!(missed.next().is_none() && missed.sender.is_none(), "and its stream ends");
+}
+
+#[test]
+fn a_hub_is_empty_when_its_last_client_has_left_or_gives_up_what_it_missed() {
+    let (hub, missed, body) = catching_up();
+    assert!(!hub.is_empty(), "one catches up");
+    drop((missed, body));
+    assert!(hub.is_empty());
+    let (mut missed, body) = {
+        let (sender, body) = pushed::channel();
+        (hub.catch_up(0, sender), body)
+    };
+    while missed.next().is_some() {}
+    drop(missed);
+    assert!(!hub.is_empty(), "it is among the others");
+    drop(body);
+    assert!(hub.is_empty());
 }
