@@ -1,5 +1,6 @@
 //! Calling raw protocols, and sending their output.
 
+use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Weak};
 
@@ -41,6 +42,11 @@ impl Worker<'_> {
             run(lead, clocks, engine, loop_handle, route, Measure::Never, code)
         };
         self.record_call(&mut connection, call_outcome);
+        if self.lead.is_none() && event == Event::Data {
+            if let Some(failure) = connection.transport.failure() {
+                return Break(self.abandon_messages(connection, failure));
+            }
+        }
         let Guest::Raw(raw) = &mut connection.guest else {
             return Break(Outcome::Closed(connection));
         };
@@ -63,6 +69,14 @@ impl Worker<'_> {
             self.flushed(connection, flushed)?
         };
         if gives_way { Break(self.yielded(connection)) } else { Continue(connection) }
+    }
+
+    /// Ends a connection that was reset during a call on the pool. Such calls may take long. The
+    /// messages behind this one can be work for hours, and nobody waits for it.
+    #[cold]
+    fn abandon_messages(&mut self, connection: Box<Connection>, failure: io::Error) -> Outcome {
+        self.buffers.output.clear();
+        self.give_up(connection, failure)
     }
 
     /// Tells a raw protocol that its connection has ended. This runs the program's code, which may

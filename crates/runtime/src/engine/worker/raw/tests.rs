@@ -146,6 +146,22 @@ fn only_a_leader_gives_way_to_its_other_connections() {
     }
 }
 
+/// A client may send hours of work and go. Other systems do not report the reset of a Unix socket.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_pool_drops_the_messages_of_a_connection_that_was_reset() {
+    let mut run = Run::new();
+    let connection = run.call(Event::Data, b"back and more", true, |_, flow| flow.continue_value());
+    run.connection = connection;
+    // It leaves without having read what was sent back.
+    run.client = UnixStream::pair().unwrap().0;
+    run.call(Event::Data, b"one by one", false, |worker, flow| {
+        let Break(Outcome::Closed(mut connection)) = flow else { panic!("{flow:?}") };
+        worker.end_raw(&mut connection);
+    });
+    assert_eq!(*run.ends.lock(), [Closed::Broken]);
+}
+
 #[test]
 fn a_call_that_does_not_block_stays_on_its_loop_although_others_of_its_route_block() {
     let mut run = Run::new();
