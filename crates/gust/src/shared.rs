@@ -199,6 +199,7 @@ mod tests {
             assert!(claimed(&first) <= most && claimed(&second) <= most, "{requests}");
         }
     }
+
     #[test]
     fn a_thread_has_requests_left_while_it_has_claimed_some() {
         let plan = args::plan(":1 -n 9 -t 1").unwrap();
