@@ -26,25 +26,27 @@ pub trait Layered {}
 )]
 pub trait ServedByServer {}
 
+macro_rules! layered {
+    ($type:ty: $($name:ident)*) => {
+        impl $type {
+            $(
+                /// Cannot be called: see the message of [`Layered`].
+                #[doc(hidden)]
+                pub fn $name<L>(self, _: L) -> Self
+                where
+                    for<'any> Self: Layered,
+                {
+                    self
+                }
+            )*
+        }
+    };
+}
+
+layered!(App: layer wrap);
+layered!(Router: layer wrap);
+
 impl App {
-    /// Cannot be called: see the message of [`Layered`].
-    #[doc(hidden)]
-    pub fn layer<L>(self, _: L) -> Self
-    where
-        for<'any> Self: Layered,
-    {
-        self
-    }
-
-    /// Cannot be called: see the message of [`Layered`].
-    #[doc(hidden)]
-    pub fn wrap<L>(self, _: L) -> Self
-    where
-        for<'any> Self: Layered,
-    {
-        self
-    }
-
     /// Cannot be called: see the message of [`ServedByServer`].
     #[doc(hidden)]
     #[allow(clippy::missing_errors_doc, reason = "it cannot be called")]
@@ -63,25 +65,5 @@ impl App {
         for<'any> Self: ServedByServer,
     {
         Ok(())
-    }
-}
-
-impl Router {
-    /// Cannot be called: see the message of [`Layered`].
-    #[doc(hidden)]
-    pub fn layer<L>(self, _: L) -> Self
-    where
-        for<'any> Self: Layered,
-    {
-        self
-    }
-
-    /// Cannot be called: see the message of [`Layered`].
-    #[doc(hidden)]
-    pub fn wrap<L>(self, _: L) -> Self
-    where
-        for<'any> Self: Layered,
-    {
-        self
     }
 }
