@@ -22,8 +22,10 @@ impl App {
     /// clients cannot make new series.
     ///
     /// The text is at most half a second old, so a client that asks for it all the time costs
-    /// little. While the first text is formatted, four requests wait for it, and the others get a
-    /// `503` with `Retry-After`.
+    /// little. While the next text is formatted, others get the last one if that is younger than
+    /// five seconds. Otherwise four requests wait for the next text, and the others get a `503`
+    /// with `Retry-After`: a [collector](Self::collector) that hangs does not look like a server
+    /// whose counters stand still.
     ///
     /// Everybody who can reach the route can read the metrics. Put it behind a middleware, or on a
     /// path that the proxy does not pass on, or on an address of its own:
@@ -150,6 +152,10 @@ fn metrics_response(observer: &Observer) -> Response {
     let Some(text) = observer.open_metrics_soon() else {
         let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE);
         let _ = response.set_header("retry-after", "1");
+        response.set_text(
+            "the metrics are being formatted, and other requests wait for them; if this goes on, a \
+             collector of the app hangs\n",
+        );
         return response;
     };
     let mut response = Response::new(StatusCode::OK);

@@ -22,12 +22,17 @@ use super::{Known, Observer};
 /// mistake or to do harm, makes the server format a thousand routes only twice a second.
 const AGE_MAX: Duration = Duration::from_millis(500);
 
+/// The maximum age of a text that is returned while the next one is formatted. A value that stood
+/// still for longer than this would look like a server without requests. Formatting takes tens of
+/// milliseconds, unless a collector of the app hangs.
+const STALE_MAX: Duration = Duration::from_secs(5);
+
 /// A phase is written for a route once a request has spent this long in it. Most routes never wait,
 /// and their series would all be zero.
 const PHASE_MIN: Duration = Duration::from_micros(100);
 
-/// How many requests may wait for the first text, because each holds a thread. A thousand routes
-/// take tens of milliseconds, in which hundreds of clients may ask.
+/// How many requests may wait for a text, because each holds a thread. A thousand routes take tens
+/// of milliseconds, in which hundreds of clients may ask.
 const WAITING_MAX: usize = 4;
 
 /// The last text.
@@ -36,41 +41,51 @@ pub(super) struct Scrape {
     last: Mutex<Option<(Instant, Bytes)>>,
     /// Locked by the thread that formats.
     formatting: Mutex<()>,
-    /// The callers that wait for the first text.
+    /// The callers that wait for a text.
     waiting: AtomicUsize,
 }
 
 impl Scrape {
     /// Returns the last text, or a new one if it is too old. While one thread formats a text, the
-    /// others get the last one. Only callers that come while the first text is formatted wait, up
-    /// to `waiting_max` of them. The others get `None`.
+    /// others get the last one, unless there is none or it is [stale](STALE_MAX). Then up to
+    /// `waiting_max` callers wait. The others get `None`.
     pub(super) fn get(
         &self,
         now: Instant,
         waiting_max: usize,
         format: impl FnOnce() -> String,
     ) -> Option<Bytes> {
-        let last = self.last.lock().clone();
-        let _formatting = match &last {
-            Some((at, text)) if now.saturating_duration_since(*at) < AGE_MAX => {
-                return Some(text.clone());
-            }
-            Some((_, text)) => match self.formatting.try_lock() {
-                Some(formatting) => formatting,
-                None => return Some(text.clone()),
-            },
+        if let Some(text) = self.younger_than(AGE_MAX, now) {
+            return Some(text);
+        }
+        let _formatting = match self.formatting.try_lock() {
+            Some(formatting) => formatting,
             None => {
-                let formatting = self.formatting.try_lock();
-                let formatting = formatting.or_else(|| self.wait(waiting_max))?;
-                if let Some((_, text)) = &*self.last.lock() {
-                    return Some(text.clone());
+                if let Some(text) = self.younger_than(STALE_MAX, now) {
+                    return Some(text);
                 }
-                formatting
+                let before = self.last.lock().as_ref().map(|(at, _)| *at);
+                let formatting = self.wait(waiting_max)?;
+                // A text that was completed meanwhile is new, however long that took.
+                match &*self.last.lock() {
+                    Some((at, text)) if Some(*at) != before => return Some(text.clone()),
+                    _ => formatting,
+                }
             }
         };
+        if let Some(text) = self.younger_than(AGE_MAX, now) {
+            return Some(text);
+        }
         let text = Bytes::from(format());
         *self.last.lock() = Some((now, text.clone()));
         Some(text)
+    }
+
+    /// Returns the last text if its age is less than this.
+    fn younger_than(&self, age: Duration, now: Instant) -> Option<Bytes> {
+        let last = self.last.lock();
+        let (at, text) = last.as_ref()?;
+        (now.saturating_duration_since(*at) < age).then(|| text.clone())
     }
 
     /// Waits until no other thread formats, unless as many callers as may wait do so already.
@@ -88,8 +103,8 @@ impl Observer {
         self.scraped(usize::MAX).unwrap_or_default()
     }
 
-    /// As `open_metrics`. Returns `None` if the first text is being formatted and others wait for
-    /// it already.
+    /// As `open_metrics`. Returns `None` if there is no text that is young enough, and others wait
+    /// for the next one already.
     pub(crate) fn open_metrics_soon(&self) -> Option<Bytes> {
         self.scraped(WAITING_MAX)
     }
@@ -224,31 +239,69 @@ mod tests {
     /// Hundreds of clients that ask at once must not hold a thread each.
     #[test]
     fn a_few_callers_wait_for_the_first_text_and_the_others_are_told_to_come_back() {
-        let (scrape, now) = (Scrape::default(), Instant::now());
+        a_few_wait_for(&Scrape::default(), Instant::now());
+    }
+
+    /// Regression: while a collector hung, others got the last text, however old it was.
+    #[test]
+    fn a_few_callers_wait_if_the_last_text_is_too_old() {
+        let (scrape, start) = (Scrape::default(), Instant::now());
+        get(&scrape, start, || "none".to_owned());
+        a_few_wait_for(&scrape, start + STALE_MAX);
+    }
+
+    /// A formatting takes longer than a text is fresh. It is not done once for each who waits.
+    #[test]
+    fn a_text_that_was_completed_while_others_waited_is_new_for_them() {
+        let (scrape, start) = (Scrape::default(), Instant::now());
         let (begin, begun) = mpsc::channel();
         let (finish, finished) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                get(&scrape, now, move || {
+            scope.spawn(|| {
+                get(&scrape, start, move || {
                     begin.send(()).unwrap();
                     let _ = finished.recv();
                     "one".to_owned()
                 })
             });
             begun.recv().unwrap();
-            let waits = || get(&scrape, now, || panic!("it is being formatted"));
+            let later = start + STALE_MAX * 2;
+            let scrape = &scrape;
+            let waits = scope.spawn(move || get(scrape, later, || panic!("it is being formatted")));
+            while scrape.waiting.load(Relaxed) == 0 {
+                thread::yield_now();
+            }
+            drop(finish);
+            assert_eq!(waits.join().unwrap(), "one");
+        });
+    }
+
+    /// Begins a text at this time, and checks who waits for it.
+    fn a_few_wait_for(scrape: &Scrape, now: Instant) {
+        let (begin, begun) = mpsc::channel();
+        let (finish, finished) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                get(scrape, now, move || {
+                    begin.send(()).unwrap();
+                    let _ = finished.recv();
+                    "one".to_owned()
+                })
+            });
+            begun.recv().unwrap();
+            let waits = || get(scrape, now, || panic!("it is being formatted"));
             let waiting = [(); WAITING_MAX].map(|()| scope.spawn(waits));
-            while scrape.waiting.load(Relaxed) < WAITING_MAX {
+            let end = Instant::now() + Duration::from_secs(30);
+            while scrape.waiting.load(Relaxed) < WAITING_MAX && Instant::now() < end {
                 thread::yield_now();
             }
             let ask = || scrape.get(now, WAITING_MAX, || panic!("it is being formatted"));
             let others = scope.spawn(move || (0..100).filter_map(|_| ask()).count());
-            let end = Instant::now() + Duration::from_secs(30);
             while !others.is_finished() && Instant::now() < end {
                 thread::yield_now();
             }
             drop(finish);
-            assert_eq!(others.join().unwrap(), 0, "they got a text, so they have waited");
+            assert_eq!(others.join().unwrap(), 0, "they got a text");
             assert_eq!(first.join().unwrap(), "one");
             for waited in waiting {
                 assert_eq!(waited.join().unwrap(), "one");
