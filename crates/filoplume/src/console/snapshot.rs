@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use filoplume_runtime::{Metrics, Phase, RouteMetrics, Runs, Wait, Why};
+use filoplume_runtime::{Metrics, Phase, RouteMetrics, RunningCall, Runs, Wait, Why};
 
 use super::feed::VIEWERS_MAX;
 use super::json::{Object, object};
@@ -30,6 +30,10 @@ const ID_CHARS_MAX: usize = 64;
 /// Longest message of a health check, in characters.
 const MESSAGE_CHARS_MAX: usize = 300;
 
+/// Calls that have been running for less than this have no part in the values of their routes: what
+/// they wait for is not looked up, and they end soon.
+const RUNNING_MIN: Duration = Duration::from_millis(10);
+
 /// Returns a number that changes when a route moves between the event loops and the pool.
 pub(super) fn moves(observer: &Observer) -> u64 {
     observer.server().map_or(0, |metrics| metrics.routes_learned + metrics.routes_forgotten)
@@ -40,6 +44,7 @@ pub(super) fn snapshot(observer: &Observer, viewers: usize) -> String {
     let server = observer.server();
     let server = server.as_ref();
     let busiest = observer.busiest(ROUTES_MAX);
+    let calls = observer.calls();
     let stories = observer.recent();
     let capacity = 2048 + 384 * busiest.routes.len() + 256 * stories.len();
     object(capacity, |json| {
@@ -52,9 +57,9 @@ pub(super) fn snapshot(observer: &Observer, viewers: usize) -> String {
         write_idle(json, observer);
         write_limits(json, observer, server, viewers);
         write_loops(json, server);
-        write_calls(json, observer);
+        write_calls(json, &calls);
         json.list("checks", observer.checks(), |json, check| write_check(json, &check));
-        write_routes(json, server, &busiest);
+        write_routes(json, server, &busiest, &by_route(&calls));
         write_ended(json, server);
         write_refusals(json, server);
         json.list("stories", &stories, write_story);
@@ -158,10 +163,9 @@ fn write_loops(json: &mut Object<'_>, server: Option<&Metrics>) {
     });
 }
 
-fn write_calls(json: &mut Object<'_>, observer: &Observer) {
+fn write_calls(json: &mut Object<'_>, calls: &[RunningCall]) {
     // The first snapshot of a viewer is made by a handler, whose own call is left out.
     let this = thread::current();
-    let calls = observer.calls();
     let others =
         calls.iter().filter(|call| call.thread.is_none() || call.thread.as_deref() != this.name());
     json.list("calls", others, |json, call| {
@@ -186,7 +190,40 @@ fn write_check(json: &mut Object<'_>, check: &CheckReport) {
     json.text("message", check.message.as_deref().map(|text| cut(text, MESSAGE_CHARS_MAX)));
 }
 
-fn write_routes(json: &mut Object<'_>, server: Option<&Metrics>, busiest: &Busiest) {
+/// What the calls of a route that run at this moment add to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Running {
+    /// How long those that compute have been running.
+    computing: Duration,
+    /// How long those that wait have been running.
+    waiting: Duration,
+    /// One of them has held a thread of the pool for a while.
+    is_on_pool: bool,
+}
+
+/// Returns what the running calls add to their routes. A call that may hold its thread for as long
+/// as it wants, and one that began a moment ago, add nothing.
+fn by_route(calls: &[RunningCall]) -> HashMap<&str, Running> {
+    let mut routes: HashMap<&str, Running> = HashMap::new();
+    for call in calls.iter().filter(|call| !call.is_detached && call.running >= RUNNING_MIN) {
+        let Some(route) = &call.route else { continue };
+        let running = routes.entry(route).or_default();
+        match &call.wait {
+            Some(Wait::Computing) => running.computing += call.running,
+            Some(Wait::Unknown) | None => {}
+            Some(_) => running.waiting += call.running,
+        }
+        running.is_on_pool |= call.runs == Runs::OnPool;
+    }
+    routes
+}
+
+fn write_routes(
+    json: &mut Object<'_>,
+    server: Option<&Metrics>,
+    busiest: &Busiest,
+    running: &HashMap<&str, Running>,
+) {
     let measured: HashMap<&str, &RouteMetrics> = server
         .map(Metrics::routes)
         .unwrap_or_default()
@@ -195,7 +232,9 @@ fn write_routes(json: &mut Object<'_>, server: Option<&Metrics>, busiest: &Busie
         .collect();
     json.number("routes_known", busiest.known as u64);
     json.list("routes", &busiest.routes, |json, report| {
-        write_route(json, report, measured.get(&*route_name(report)).copied());
+        let name = route_name(report);
+        let running = running.get(&*name).copied().unwrap_or_default();
+        write_route(json, report, measured.get(&*name).copied(), running);
     });
 }
 
@@ -207,7 +246,12 @@ fn route_name(report: &RouteReport) -> String {
     }
 }
 
-fn write_route(json: &mut Object<'_>, report: &RouteReport, measured: Option<&RouteMetrics>) {
+fn write_route(
+    json: &mut Object<'_>,
+    report: &RouteReport,
+    measured: Option<&RouteMetrics>,
+    running: Running,
+) {
     let failures = report.statuses.iter().filter(|(status, _)| *status >= 500);
     json.text("methods", &*report.methods);
     json.text("pattern", &*report.pattern);
@@ -217,12 +261,19 @@ fn write_route(json: &mut Object<'_>, report: &RouteReport, measured: Option<&Ro
     json.milliseconds("median_ms", report.median);
     json.milliseconds("p99_ms", report.p99);
     // The engine measures both as well, but not for calls that lose their loops to other threads.
-    json.seconds("computing_s", phase_of(report, "computing"));
-    json.seconds("waiting_s", phase_of(report, "waiting"));
+    // A call that hangs has no times yet, so what is known of running calls is added.
+    json.seconds("computing_s", with_running(phase_of(report, "computing"), running.computing));
+    json.seconds("waiting_s", with_running(phase_of(report, "waiting"), running.waiting));
     if report.is_on_pool {
         // The engine does not learn where such a route would run best.
         json.text("runs", runs(Runs::OnPool));
         json.text("why", "the app says so: `on_pool`");
+        json.seconds("since_s", None);
+        return;
+    }
+    if running.is_on_pool && measured.is_none_or(|route| route.runs == Runs::OnLoop) {
+        json.text("runs", runs(Runs::OnPool));
+        json.text("why", "a call holds a thread, as one does that reads its content as it arrives");
         json.seconds("since_s", None);
         return;
     }
@@ -236,6 +287,11 @@ fn phase_of(report: &RouteReport, wanted: &str) -> Option<Duration> {
     report.median?;
     let phase = report.phases.iter().find(|(name, _)| *name == wanted);
     Some(phase.map_or(Duration::ZERO, |(_, time)| *time))
+}
+
+/// Adds the times of calls that run to those of calls that have ended.
+fn with_running(ended: Option<Duration>, running: Duration) -> Option<Duration> {
+    if running.is_zero() { ended } else { Some(ended.unwrap_or_default() + running) }
 }
 
 fn runs(runs: Runs) -> Option<&'static str> {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod running;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, mpsc};
@@ -275,23 +277,6 @@ fn the_first_snapshot_comes_at_once_and_has_everything() {
     assert_eq!(user["since_s"], Value::Null);
     assert_eq!(route(&snapshot, "/broken").unwrap()["errors"], 1);
     assert_eq!(route(&snapshot, "(no route)").unwrap()["requests"], 1);
-    app.shutdown();
-}
-
-#[test]
-fn a_route_that_begins_to_block_is_shown_on_the_pool() {
-    let app = start(App::new().get("/wait", || thread::sleep(MS * 100)));
-    let mut viewer = Viewer::connect(app.local_addr());
-    let first = viewer.next().unwrap();
-    assert!(route(&first, "/wait").is_none(), "{first}");
-    let address = app.local_addr();
-    let asking = thread::spawn(move || (0..5).for_each(|_| drop(get(address, "/wait"))));
-    let snapshot = viewer.wait_for("on the pool", |snapshot| {
-        route(snapshot, "/wait").is_some_and(|route| route["runs"] == "pool")
-    });
-    let wait = route(&snapshot, "/wait").unwrap();
-    assert!(wait["since_s"].is_f64() && wait["why"].is_string(), "{wait}");
-    asking.join().unwrap();
     app.shutdown();
 }
 
