@@ -109,7 +109,7 @@ pub use crate::execution::stuck::slot::{
 pub use crate::execution::stuck::wait::Wait;
 pub use crate::execution::stuck::watched::WatchedThread;
 pub use crate::server::in_process::answer_in_process;
-pub use crate::service::exchange::{Exchange, Note, QueuedFor, Ran, Timing};
+pub use crate::service::exchange::{Exchange, Note, PermitHolder, QueuedFor, Ran, Timing};
 pub use crate::service::file_body::FileBody;
 pub use crate::service::held_memory::HeldMemory;
 pub use crate::service::incomplete::Incomplete;

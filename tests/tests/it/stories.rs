@@ -168,13 +168,57 @@ fn a_request_that_lacks_a_permit_names_the_holders_of_threads_as_such() {
     gate.holds(1);
     assert_eq!(Client::connect(app.local_addr()).get("/query").status, 503);
     eventually("it has a story", || {
-        let lacks = "0 of 1 permits \"database\" are free; most threads are held by GET /gate (1)";
+        let lacks = "0 of 1 permits \"database\" are free; most threads are held by GET /gate (1); \
+                     most permits are held by others (1, the oldest for ";
         recent(&app).contains(lacks)
     });
     drop(leaked);
     gate.open();
     holder.response();
     app.shutdown();
+}
+
+/// A permit is held by a route, for which one request waits and one is refused.
+#[test]
+fn a_request_that_lacks_a_permit_names_the_routes_that_hold_it() {
+    let gate = Gate::new();
+    let at_gate = gate.clone();
+    let mail = Permits::new("mail", 1);
+    let app = |queue_timeout| {
+        let at_gate = at_gate.clone();
+        App::new()
+            .route("/send", get(move || at_gate.pass()).uses(&mail).on_pool())
+            .route("/outbox", get(|| "empty").uses(&mail).on_pool())
+            .route("/recent", get(|observed: Observed| stories(&observed)).vital())
+            .metrics("/metrics")
+            .config(ServerConfig::default().queue_timeout(queue_timeout))
+            .slow_after(Duration::ZERO)
+            .start("127.0.0.1:0")
+            .unwrap()
+    };
+    let (patient, hasty) = (app(MS * 60_000), app(MS));
+    let mut holder = Client::connect(patient.local_addr());
+    holder.send("GET /send HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.holds(1);
+    assert_eq!(Client::connect(hasty.local_addr()).get("/outbox").status, 503);
+    eventually("a route of another server is not named", || {
+        recent(&hasty).contains("; most permits are held by others (1, the oldest for ")
+    });
+    let mut waiting = Client::connect(patient.local_addr());
+    waiting.send("GET /outbox HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it waits", || {
+        let metrics = Client::connect(patient.local_addr()).get("/metrics");
+        metrics.text().contains("\nfiloplume_requests_waiting 1\n")
+    });
+    gate.open();
+    holder.response();
+    assert_eq!(waiting.response().status, 200);
+    eventually("it has waited for the route", || {
+        let waited = ", waited for a permit \"mail\" while GET /send had 1, the oldest for ";
+        recent(&patient).lines().any(|it| it.starts_with("GET /outbox") && it.contains(waited))
+    });
+    patient.shutdown();
+    hasty.shutdown();
 }
 
 /// Returns the statuses of each route, one route per line.
@@ -342,7 +386,12 @@ fn the_story_of_a_request_that_waited_says_for_what() {
     let few = |threads| ServerConfig::default().threads_max(threads);
     for (config, holders, target, story) in [
         (few(1), &["/gate"][..], "/other", "waited for a thread while GET /gate had 1, trace "),
-        (few(8), &["/query"], "/query", "waited for a permit \"database\", trace "),
+        (
+            few(8),
+            &["/query"],
+            "/query",
+            "waited for a permit \"database\" while GET /query had 1, the oldest for ",
+        ),
         // One client has two of three threads for one route.
         (
             few(3).connections_per_client_max(100),

@@ -23,7 +23,7 @@ mod server_timing;
 mod sockets;
 mod stories;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 #[cfg(feature = "console")]
@@ -31,7 +31,9 @@ use std::time::Instant;
 
 #[cfg(feature = "console")]
 use filoplume_runtime::IdleConnections;
-use filoplume_runtime::{Exchange, Metrics, Monitor, Permits, QueuedFor, Response, Timing};
+use filoplume_runtime::{
+    Exchange, Metrics, Monitor, PermitHolder, Permits, QueuedFor, Response, Timing,
+};
 
 use crate::log::log_without_subscriber;
 #[cfg(feature = "console")]
@@ -377,9 +379,25 @@ impl Known {
             }
             QueuedFor::Processor => "a processor, as calls of its route compute".to_owned(),
             QueuedFor::ClientShare => "a thread while its client had its share of them".to_owned(),
-            QueuedFor::Permit(permits) => format!("a permit \"{}\"", permits.name()),
+            QueuedFor::Permit { permits, holders } => self.waited_for_permit(permits, holders),
             _ => return None,
         })
+    }
+
+    fn waited_for_permit(&self, permits: &Permits, holders: &[PermitHolder]) -> String {
+        let mut text = format!("a permit \"{}\"", permits.name());
+        for (index, PermitHolder { route, held, oldest, .. }) in holders.iter().enumerate() {
+            let separator = if index == 0 { " while " } else { ", " };
+            let oldest = oldest.as_millis();
+            // Writing to a `String` cannot fail.
+            let _ = match route.and_then(|route| self.names.get(usize::try_from(route).ok()?)) {
+                Some(name) => {
+                    write!(text, "{separator}{name} had {held}, the oldest for {oldest} ms")
+                }
+                None => write!(text, "{separator}others had {held}, the oldest for {oldest} ms"),
+            };
+        }
+        text
     }
 
     fn name(&self, route: usize, story: &mut Story) {

@@ -8,6 +8,7 @@
 
 mod blocking;
 mod holders;
+mod takers;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,6 +16,8 @@ use std::sync::{Arc, Weak};
 
 pub use self::blocking::HeldPermit;
 use self::holders::Holders;
+use self::takers::Takers;
+pub(crate) use self::takers::{HeldBy, RouteOfServer, Taker};
 use crate::budget::clients::ClientId;
 use crate::sync::Mutex;
 
@@ -75,6 +78,7 @@ struct Shared {
 struct State {
     free: usize,
     holders: Holders,
+    takers: Takers,
     /// The servers that got no permit and were not notified since. If a permit is free and this
     /// queue is not empty, a thread is between [`Permits::put_back`] and the end of
     /// [`Permits::notify_waiters`].
@@ -113,6 +117,8 @@ struct Taken {
     permits: Permits,
     /// The client that it counts for, if it is counted.
     client: Option<ClientId>,
+    /// Where it is in the list of [`Takers`].
+    place: usize,
 }
 
 impl Permits {
@@ -124,6 +130,7 @@ impl Permits {
         let state = State {
             free: count,
             holders: Holders::default(),
+            takers: Takers::default(),
             waiting: VecDeque::new(),
             at_share: Vec::new(),
         };
@@ -145,11 +152,12 @@ impl Permits {
         self.0.state.lock().free
     }
 
-    /// Takes a permit for a new request of this client, if the client is counted. Returns `None` if
-    /// none is free, others wait, or the client has its share.
+    /// Takes a permit for a new request. Returns `None` if none is free, others wait, or the client
+    /// has its share.
     #[cold]
-    pub(crate) fn try_take(&self, client: Option<ClientId>) -> Option<Permit> {
-        self.taken(self.0.state.lock().take_if_none_waits(client), client)
+    pub(crate) fn try_take(&self, taker: Taker) -> Option<Permit> {
+        let place = self.0.state.lock().take_if_none_waits(taker)?;
+        Some(self.taken(place, taker))
     }
 
     /// As [`try_take`](Self::try_take), for a request that waits if there is no permit. `waiter` is
@@ -157,22 +165,28 @@ impl Permits {
     pub(crate) fn take_or_register(
         &self,
         waiter: &Weak<dyn PermitWaiter>,
-        client: Option<ClientId>,
+        taker: Taker,
     ) -> Option<Permit> {
         let mut state = self.0.state.lock();
-        let is_taken = state.take_if_none_waits(client) || state.register(waiter, client);
-        self.taken(is_taken, client)
+        let place = state.take_if_none_waits(taker);
+        if place.is_none() {
+            state.register(waiter, taker.client);
+        }
+        Some(self.taken(place?, taker))
     }
 
     /// As [`take_or_register`](Self::take_or_register), for a request whose turn it is.
     pub(crate) fn take_in_turn(
         &self,
         waiter: &Weak<dyn PermitWaiter>,
-        client: Option<ClientId>,
+        taker: Taker,
     ) -> Option<Permit> {
         let mut state = self.0.state.lock();
-        let is_taken = state.take(client) || state.register(waiter, client);
-        self.taken(is_taken, client)
+        let place = state.take(taker);
+        if place.is_none() {
+            state.register(waiter, taker.client);
+        }
+        Some(self.taken(place?, taker))
     }
 
     /// Returns whether the requests of this client keep their turns: it may take a permit as soon
@@ -195,8 +209,13 @@ impl Permits {
         self.0.state.lock().holders.of(client)
     }
 
-    fn taken(&self, is_taken: bool, client: Option<ClientId>) -> Option<Permit> {
-        is_taken.then(|| Permit(Some(Taken { permits: self.clone(), client })))
+    /// Returns which routes hold the most permits, the largest number first.
+    pub(crate) fn held_most(&self) -> Vec<HeldBy> {
+        self.0.state.lock().takers.most()
+    }
+
+    fn taken(&self, place: usize, taker: Taker) -> Permit {
+        Permit(Some(Taken { permits: self.clone(), client: taker.client, place }))
     }
 
     /// Returns whether both are handles to the same permits.
@@ -204,9 +223,10 @@ impl Permits {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn put_back(&self, client: Option<ClientId>) {
+    fn put_back(&self, client: Option<ClientId>, place: usize) {
         let mut state = self.0.state.lock();
         state.free += 1;
+        state.takers.remove(place);
         if let Some(client) = client {
             state.holders.remove(client);
         }
@@ -234,21 +254,22 @@ impl Permits {
 }
 
 impl State {
-    fn take(&mut self, client: Option<ClientId>) -> bool {
-        if self.free == 0 || self.is_at_share(client) {
-            return false;
+    /// Takes a permit if one is free. Returns its place.
+    fn take(&mut self, taker: Taker) -> Option<usize> {
+        if self.free == 0 || self.is_at_share(taker.client) {
+            return None;
         }
         self.free -= 1;
-        if let Some(client) = client {
+        if let Some(client) = taker.client {
             self.holders.add(client);
         }
-        true
+        Some(self.takers.add(taker.route))
     }
 
     /// Takes a permit unless others wait. A new request must not overtake a waiter that was not
     /// notified yet.
-    fn take_if_none_waits(&mut self, client: Option<ClientId>) -> bool {
-        self.waiting.is_empty() && self.take(client)
+    fn take_if_none_waits(&mut self, taker: Taker) -> Option<usize> {
+        if self.waiting.is_empty() { self.take(taker) } else { None }
     }
 
     /// Returns whether a permit is free that this client may not have.
@@ -257,14 +278,12 @@ impl State {
     }
 
     /// Registers a waiter for a request that got no permit, unless it is registered already.
-    /// Returns `false`, which is whether the request has a permit.
-    fn register(&mut self, waiter: &Weak<dyn PermitWaiter>, client: Option<ClientId>) -> bool {
+    fn register(&mut self, waiter: &Weak<dyn PermitWaiter>, client: Option<ClientId>) {
         if !self.is_at_share(client) {
             self.wait(waiter);
         } else if !self.at_share.iter().any(|other| is_same(other, waiter)) {
             self.at_share.push(Weak::clone(waiter));
         }
-        false
     }
 
     fn wait(&mut self, waiter: &Weak<dyn PermitWaiter>) {
@@ -292,8 +311,8 @@ impl Permit {
     /// [`Permits::notify_waiters`] on the returned value.
     #[must_use]
     pub(crate) fn put_back(mut self) -> Option<Permits> {
-        let Taken { permits, client } = self.0.take()?;
-        permits.put_back(client);
+        let Taken { permits, client, place } = self.0.take()?;
+        permits.put_back(client, place);
         Some(permits)
     }
 }
@@ -310,7 +329,7 @@ impl Drop for Permit {
 #[cold]
 #[inline(never)]
 fn release_cold(taken: &Taken) {
-    taken.permits.put_back(taken.client);
+    taken.permits.put_back(taken.client, taken.place);
     taken.permits.notify_waiters();
 }
 
@@ -366,7 +385,9 @@ mod tests {
             let this: Weak<dyn PermitWaiter> =
                 Arc::downgrade(&(Arc::clone(self) as Arc<dyn PermitWaiter>));
             while self.wants.load(Ordering::Relaxed) > 0 {
-                let Some(permit) = self.permits.take_in_turn(&this, None) else { return };
+                let Some(permit) = self.permits.take_in_turn(&this, Taker::default()) else {
+                    return;
+                };
                 self.wants.fetch_sub(1, Ordering::Relaxed);
                 self.taken.lock().push(permit);
             }
@@ -386,9 +407,9 @@ mod tests {
     #[test]
     fn each_permit_is_taken_once_and_released_again() {
         let permits = Permits::new("database", 2);
-        let one = permits.try_take(None).unwrap();
-        let two = permits.try_take(None).unwrap();
-        assert!(permits.try_take(None).is_none());
+        let one = permits.try_take(Taker::default()).unwrap();
+        let two = permits.try_take(Taker::default()).unwrap();
+        assert!(permits.try_take(Taker::default()).is_none());
         assert_eq!((permits.available(), permits.count()), (0, 2));
         drop(one);
         assert_eq!(two.put_back().as_ref(), Some(&permits));
@@ -400,13 +421,13 @@ mod tests {
     #[test]
     fn waiters_are_served_in_turns() {
         let permits = Permits::new("database", 1);
-        let first = permits.try_take(None);
+        let first = permits.try_take(Taker::default());
         let (one, two) = (Waiter::new(&permits, 2), Waiter::new(&permits, 2));
         one.ask();
         two.ask();
         drop(first);
         assert_eq!((one.has(), two.has()), (1, 0));
-        assert!(permits.try_take(None).is_none());
+        assert!(permits.try_take(Taker::default()).is_none());
         let taken = one.taken.lock().pop();
         drop(taken);
         assert_eq!((one.has(), two.has()), (0, 1), "it is the turn of the other waiter");
@@ -418,7 +439,7 @@ mod tests {
     #[test]
     fn a_waiter_that_asks_again_is_registered_once() {
         let permits = Permits::new("database", 1);
-        let _taken = permits.try_take(None).unwrap();
+        let _taken = permits.try_take(Taker::default()).unwrap();
         let waiter = Waiter::new(&permits, 1);
         waiter.ask();
         waiter.ask();
@@ -428,12 +449,12 @@ mod tests {
     #[test]
     fn a_new_request_does_not_overtake_waiters() {
         let permits = Permits::new("database", 1);
-        let first = permits.try_take(None).unwrap();
+        let first = permits.try_take(Taker::default()).unwrap();
         let waiter = Waiter::new(&permits, 1);
         waiter.ask();
         let released = first.put_back();
         assert_eq!(permits.available(), 1);
-        assert!(permits.try_take(None).is_none());
+        assert!(permits.try_take(Taker::default()).is_none());
         released.unwrap().notify_waiters();
         assert_eq!((waiter.has(), permits.available()), (1, 0));
     }
@@ -441,7 +462,7 @@ mod tests {
     #[test]
     fn a_waiter_that_leaves_a_permit_or_is_dropped_passes_it_to_the_next() {
         let permits = Permits::new("database", 1);
-        let first = permits.try_take(None);
+        let first = permits.try_take(Taker::default());
         let (gone, idle, last) =
             (Waiter::new(&permits, 1), Waiter::new(&permits, 1), Waiter::new(&permits, 1));
         gone.ask();
@@ -452,6 +473,6 @@ mod tests {
         drop(first);
         assert_eq!((idle.has(), last.has()), (0, 1));
         last.taken.lock().clear();
-        assert!(permits.try_take(None).is_some(), "no waiter is registered");
+        assert!(permits.try_take(Taker::default()).is_some(), "no waiter is registered");
     }
 }

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use crate::budget::account::{Account, Charge};
 use crate::budget::clients::ClientConnection;
-use crate::budget::permits::Permit;
+use crate::budget::permits::{Permit, Permits, Taker};
 use crate::budget::seats::Lacks;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::LoopHandle;
-use crate::execution::key::Route;
+use crate::execution::key::{ExecutionKey, Route};
 use crate::service::Site;
 use crate::service::body::StreamReturn;
-use crate::service::exchange::QueuedFor;
+use crate::service::exchange::{PermitHolder, QueuedFor};
 use crate::service::request::Request;
 use crate::service::tcp::AnswerSlot;
 use crate::transport::Peer;
@@ -63,6 +63,16 @@ pub(crate) struct Asker {
     pub(crate) site: Arc<Site>,
     pub(crate) route: Route,
     pub(crate) slot: AnswerSlot,
+}
+
+impl ReplyTo {
+    /// Takes a permit for its request, if one is free and no other request waits for it.
+    pub(crate) fn try_take(&self, permits: &Permits) -> Option<Permit> {
+        let Self { connection, route, .. } = self;
+        let client = connection.account.client().map(|client| client.client());
+        let route = connection.loop_handle().engine.seats.route_of_server(route.key);
+        permits.try_take(Taker { client, route: Some(route) })
+    }
 }
 
 impl Call {
@@ -132,7 +142,14 @@ impl Call {
             return;
         };
         let queued_for = match (lacks, self.request.permits()) {
-            (Lacks::Permit, Some(permits)) => QueuedFor::Permit(permits.clone()),
+            (Lacks::Permit, Some(permits)) => {
+                let of = |(key, held, since): (Option<ExecutionKey>, usize, Instant)| {
+                    let route = key.and_then(|key| engine.routes.number_of(key));
+                    PermitHolder { route, held, oldest: since.elapsed() }
+                };
+                let holders = engine.seats.holders_of(permits).map(of).collect();
+                QueuedFor::Permit { permits: permits.clone(), holders }
+            }
             (Lacks::Seat(holder, held), _) => {
                 let holder = holder.and_then(|key| engine.routes.number_of(key));
                 QueuedFor::Thread { holder, held }

@@ -149,7 +149,10 @@ pub struct Exchange {
 ///     Some(match exchange.queued_for.as_ref()? {
 ///         QueuedFor::Thread { holder, held } => format!("route {holder:?} had {held} threads"),
 ///         QueuedFor::ClientShare => "its client had its share of the threads".to_owned(),
-///         QueuedFor::Permit(permits) => format!("all of {} were taken", permits.name()),
+///         QueuedFor::Permit { permits, holders } => match holders.first() {
+///             Some(most) => format!("route {:?} had {} permits", most.route, most.held),
+///             None => format!("all of {} were taken", permits.name()),
+///         },
 ///         _ => "unknown".to_owned(),
 ///     })
 /// }
@@ -171,7 +174,36 @@ pub enum QueuedFor {
     /// One more thread for its client, which had its share of them.
     ClientShare,
     /// A permit.
-    Permit(Permits),
+    Permit {
+        /// The permits, all of which were taken, or as many as its client may have.
+        permits: Permits,
+        /// Who held the most permits, the largest number first.
+        holders: Vec<PermitHolder>,
+    },
+}
+
+/// A route that held [permits](Permits) when a request began to wait for one.
+///
+/// ```
+/// use filoplume_runtime::PermitHolder;
+///
+/// fn line(holder: &PermitHolder) -> String {
+///     let PermitHolder { route, held, oldest, .. } = holder;
+///     format!("route {route:?} had {held} permits, the oldest for {oldest:?}")
+/// }
+/// # let _ = line;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PermitHolder {
+    /// The route, by the number of its [plan](crate::Plan::route). `None` for a route without a
+    /// number, for one of another server, and for handlers that have
+    /// [taken](Permits::take) permits by themselves.
+    pub route: Option<u32>,
+    /// How many permits it held.
+    pub held: usize,
+    /// How long it had been holding the oldest of them.
+    pub oldest: Duration,
 }
 
 /// Where a handler ran.

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::{Permit, PermitWaiter, Permits};
+use super::{Permit, PermitWaiter, Permits, Taker};
 use crate::clock::TIMEOUT_MAX;
 use crate::sync::{Condvar, Mutex};
 
@@ -62,7 +62,7 @@ impl Permits {
     pub fn take(&self, timeout: Duration) -> Option<HeldPermit> {
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         if timeout.is_zero() {
-            return self.try_take(None).map(HeldPermit);
+            return self.try_take(Taker::default()).map(HeldPermit);
         }
         let thread = Arc::new(WaitingThread {
             permits: self.clone(),
@@ -71,7 +71,7 @@ impl Permits {
         });
         let waiter: Weak<dyn PermitWaiter> =
             Arc::downgrade(&(Arc::clone(&thread) as Arc<dyn PermitWaiter>));
-        if let Some(permit) = self.take_or_register(&waiter, None) {
+        if let Some(permit) = self.take_or_register(&waiter, Taker::default()) {
             return Some(HeldPermit(permit));
         }
         let taken = thread.wait_until(deadline);
@@ -147,7 +147,7 @@ impl PermitWaiter for WaitingThread {
         let this: Weak<dyn PermitWaiter> =
             Arc::downgrade(&(Arc::clone(&self) as Arc<dyn PermitWaiter>));
         // If another thread was faster, this one is registered again.
-        if let Some(permit) = self.permits.take_in_turn(&this, None) {
+        if let Some(permit) = self.permits.take_in_turn(&this, Taker::default()) {
             *state = Turn::Come(permit);
             self.has_turn.notify_all();
         }

@@ -152,7 +152,8 @@ impl<T: SeatRequest> Seats<T> {
         // Requests of clients that may not have a seat now are overtaken.
         if has_seat && route.find(|other| self.keeps_turn(other, key, free)).is_none() {
             let waiter = &self.waiter;
-            if has_permit(&mut item, |permits, client| permits.take_or_register(waiter, client)) {
+            let of = self.route_of_server(key);
+            if has_permit(&mut item, of, |permits, taker| permits.take_or_register(waiter, taker)) {
                 if route.is_empty() {
                     route.backlog.reset();
                 }
@@ -400,8 +401,9 @@ impl<T: SeatRequest> Seats<T> {
                 is_short |= !lacks_processor;
             }
             let first = turn.and_then(|turn| route.get_mut(turn));
+            let of = self.route_of_server(key);
             let may = first.is_some_and(|first| {
-                has_permit(first, |permits, client| permits.take_in_turn(&self.waiter, client))
+                has_permit(first, of, |permits, taker| permits.take_in_turn(&self.waiter, taker))
             });
             let item = turn.filter(|_| may).and_then(|turn| route.take(turn));
             if !route.is_empty() {

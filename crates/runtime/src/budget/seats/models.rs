@@ -14,7 +14,7 @@ use loom::thread;
 
 use super::{Entered, SeatRequest, Seats};
 use crate::budget::clients::{ClientConnection, Clients};
-use crate::budget::permits::{Permit, PermitWaiter, Permits};
+use crate::budget::permits::{Permit, PermitWaiter, Permits, Taker};
 use crate::execution::key::ExecutionKey;
 
 impl SeatRequest for usize {}
@@ -262,7 +262,7 @@ fn a_permit_taken_without_a_seat_is_offered_to_waiting_requests() {
         let (server, permits) = (TestServer::new(1), Permits::new("database", 1));
         let other = thread::spawn({
             let permits = permits.clone();
-            move || drop(permits.try_take(None))
+            move || drop(permits.try_take(Taker::default()))
         });
         server.run(ExecutionKey::at(1), &permits);
         other.join().unwrap();
@@ -280,7 +280,8 @@ fn a_request_that_waits_for_the_share_of_its_client_in_permits_is_run() {
         let client = clients.admit([192, 0, 2, 1].into()).unwrap();
         let permits = Permits::new("database", 3);
         let id = client.as_ref().map(|client| client.client());
-        let [first, second] = [(); 2].map(|()| permits.try_take(id).expect("two of three"));
+        let [first, second] = [(); 2]
+            .map(|()| permits.try_take(Taker { client: id, route: None }).expect("two of three"));
         let server = TestServer::new(1);
         let threads = [first, second].map(|permit| thread::spawn(move || drop(permit)));
         server.run_for(ExecutionKey::at(1), &permits, client);

@@ -1,7 +1,7 @@
 //! Why a request waits or is refused, for the operators of a server.
 
 use std::cmp::Reverse;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::counts::Counts;
 use super::full::Full;
@@ -10,6 +10,7 @@ use super::route::RouteQueue;
 use super::share::seats_of;
 use super::state::State;
 use super::{HOLDERS_MAX, Seats};
+use crate::budget::permits::{HeldBy, Permits, RouteOfServer};
 use crate::execution::key::ExecutionKey;
 use crate::sorted::insert_sorted;
 
@@ -35,6 +36,23 @@ impl<T: SeatRequest> Seats<T> {
             });
         }
         holders
+    }
+
+    /// Returns a route as the permits know it, which several servers may share.
+    pub(crate) fn route_of_server(&self, key: ExecutionKey) -> RouteOfServer {
+        RouteOfServer { server: self.waiter.as_ptr().cast::<()>() as usize, key }
+    }
+
+    /// Returns which routes hold the most of these permits, the largest number first: the route of
+    /// this server if it is one, the number of permits, and when the oldest was taken.
+    pub(crate) fn holders_of(
+        &self,
+        permits: &Permits,
+    ) -> impl Iterator<Item = (Option<ExecutionKey>, usize, Instant)> {
+        permits.held_most().into_iter().map(|HeldBy { route, held, since }| {
+            let key = route.filter(|of| *of == self.route_of_server(of.key)).map(|of| of.key);
+            (key, held, since)
+        })
     }
 
     /// Returns the reason why a request of a route has no seat.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::budget::clients::{ClientConnection, ClientId};
-use crate::budget::permits::{Permit, Permits};
+use crate::budget::clients::ClientConnection;
+use crate::budget::permits::{Permit, Permits, RouteOfServer, Taker};
 use crate::execution::key::ExecutionKey;
 
 /// A request that asks for a seat, and may need a permit too.
@@ -70,14 +70,16 @@ impl Lacks {
     }
 }
 
-/// Returns whether a request has the permit that it needs. Takes one if necessary.
+/// Returns whether a request of this route has the permit that it needs. Takes one if necessary.
 pub(super) fn has_permit<T: SeatRequest>(
     item: &mut T,
-    take: impl FnOnce(&Permits, Option<ClientId>) -> Option<Permit>,
+    route: RouteOfServer,
+    take: impl FnOnce(&Permits, Taker) -> Option<Permit>,
 ) -> bool {
     let Some(permits) = item.permits() else { return true };
     let client = item.client().map(|client| client.client());
-    let Some(permit) = take(permits, client) else { return false };
+    let taker = Taker { client, route: Some(route) };
+    let Some(permit) = take(permits, taker) else { return false };
     item.hold(permit);
     true
 }

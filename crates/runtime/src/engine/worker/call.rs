@@ -170,7 +170,7 @@ impl Worker<'_> {
             return self.dispatch(take(request), reply_to);
         }
         let permits = request.as_ref().and_then(Request::permits);
-        if permits.is_some_and(|permits| !self.takes_permit(permits, &reply_to.connection)) {
+        if permits.is_some_and(|permits| !self.takes_permit(permits, &reply_to)) {
             return self.dispatch(take(request), reply_to);
         }
         if IS_RARE {
@@ -264,8 +264,8 @@ impl Worker<'_> {
 
     #[cold]
     #[inline(never)]
-    fn takes_permit(&mut self, permits: &Permits, connection: &Connection) -> bool {
-        self.permit = permits.try_take(connection.account.client().map(|client| client.client()));
+    fn takes_permit(&mut self, permits: &Permits, reply_to: &ReplyTo) -> bool {
+        self.permit = reply_to.try_take(permits);
         self.permit.is_some()
     }
 

@@ -292,7 +292,7 @@ impl Engine {
 }
 
 /// Displays how many of the threads and permits that a route may use are taken, and which routes
-/// occupy the threads. Who holds permits is not known: a handler may have given them away.
+/// hold them.
 struct Held<'a> {
     engine: &'a Engine,
     route: Route,
@@ -316,6 +316,13 @@ impl fmt::Display for Held<'_> {
         for (index, (key, seats)) in engine.seats.holders().into_iter().enumerate() {
             let separator = if index == 0 { "; most threads are held by " } else { ", " };
             write!(f, "{separator}{} ({seats})", name_of(key))?;
+        }
+        let Some((permits, _)) = &self.full.permits else { return Ok(()) };
+        for (index, (key, held, since)) in engine.seats.holders_of(permits).enumerate() {
+            let separator = if index == 0 { "; most permits are held by " } else { ", " };
+            let name = key.map_or_else(|| "others".to_owned(), name_of);
+            let oldest = since.elapsed().as_millis();
+            write!(f, "{separator}{name} ({held}, the oldest for {oldest} ms)")?;
         }
         Ok(())
     }
