@@ -146,6 +146,12 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_has_just_begun_was_not_busy() {
+        let spent = Spent { cpu: 0, waited: 0, elapsed: 0 };
+        assert_eq!((spent.busy(), spent.kept_waiting()), (0.0, 0.0));
+    }
+
+    #[test]
     #[cfg(target_os = "linux")]
     fn another_process_can_be_read() {
         assert!(CpuTime::of(std::process::id()).is_some());

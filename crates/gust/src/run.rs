@@ -346,7 +346,7 @@ mod tests {
             unanswered: 2,
             never_sent: 3,
             longest_wait,
-            thread: Spent { cpu: longest_wait, waited: 0, elapsed: 100 },
+            thread: Spent { cpu: longest_wait, waited: longest_wait / 2, elapsed: 100 },
             ended: 3 * SECOND + longest_wait,
         }
     }
@@ -365,6 +365,7 @@ mod tests {
         let run = Run::new(&plan, collected, &threads, cpu, SECOND / 10);
         assert_eq!((run.unanswered, run.never_sent, run.longest_wait), (6, 9, 40));
         assert_eq!((run.seconds, run.client.busiest), (2.000_000_04, 0.4));
+        assert_eq!(run.client.kept_waiting, 0.2);
         assert_eq!(run.timeline.seconds_per_interval, 0.3);
         let Connections {
             asked, opened, served, never_served, reopened, least, median, most, ..

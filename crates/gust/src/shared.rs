@@ -197,6 +197,13 @@ mod tests {
             assert!(first.take(&shared) && second.take(&shared));
             let claimed = |budget: &Budget| budget.claimed + 1;
             assert!(claimed(&first) <= most && claimed(&second) <= most, "{requests}");
+            let mut taken = 2;
+            for budget in [&mut first, &mut second] {
+                while budget.take(&shared) {
+                    taken += 1;
+                }
+            }
+            assert_eq!(taken, requests, "each is taken once");
         }
     }
 

@@ -142,14 +142,18 @@ impl Host {
             .to_socket_addrs()
             .map_err(|error| format!("cannot look up {name}: {error}"))?;
         let addresses: Vec<_> = found.collect();
-        let accepts =
-            |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
-        let chosen = match addresses.as_slice() {
-            [only] => Some(only),
-            several => several.iter().find(accepts).or_else(|| several.first()),
-        };
-        chosen.copied().map(Address::Tcp).ok_or_else(|| format!("{name} has no address"))
+        choose(&addresses).map(Address::Tcp).ok_or_else(|| format!("{name} has no address"))
     }
+}
+
+/// Returns the only address, or the first one that accepts a connection.
+fn choose(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
+    let chosen = match addresses {
+        [only] => Some(only),
+        several => several.iter().find(accepts).or_else(|| several.first()),
+    };
+    chosen.copied()
 }
 
 impl fmt::Display for Address {
@@ -214,6 +218,8 @@ fn without_password(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     fn http(host: &str, port: u16, authority: &str, path: &str) -> Target {
@@ -298,5 +304,17 @@ mod tests {
                 .unwrap_err()
                 .contains("cannot look up")
         );
+    }
+    #[test]
+    fn of_several_addresses_the_first_that_accepts_is_used() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = server.local_addr().unwrap();
+        // Nothing can listen on port 0.
+        let closed = SocketAddr::from(([127, 0, 0, 1], 0));
+        let other = SocketAddr::from(([127, 0, 0, 2], 0));
+        assert_eq!(choose(&[closed, open]), Some(open));
+        assert_eq!(choose(&[closed, other]), Some(closed), "the error is that of the first");
+        assert_eq!(choose(&[closed]), Some(closed));
+        assert_eq!(choose(&[]), None);
     }
 }

@@ -87,9 +87,7 @@ impl<'a> Worker<'a> {
         let share =
             plan.rate.map(|rate| Share::new(Schedule::new(rate, plan.ramp), index, plan.threads));
         let counts_from = nanos(plan.warmup);
-        let mut pace = Pace::new(opening_rate(plan), index, plan.threads);
-        let count = (index..plan.connections).step_by(plan.threads).count();
-        let opens_at: Vec<_> = (0..count).map(|_| pace.take(0)).collect();
+        let opens_at = opening_times(plan, index);
         let mut worker = Self {
             plan,
             shared,
@@ -125,7 +123,7 @@ impl<'a> Worker<'a> {
         }
         if !plan.keep_alive && plan.rate.is_some() {
             // Connections are opened when a request is due.
-            (0..count).for_each(|slot| worker.make_available(slot));
+            (0..opens_at.len()).for_each(|slot| worker.make_available(slot));
         } else {
             worker.to_open.extend(opens_at.into_iter().enumerate().map(|(slot, at)| (at, slot)));
         }
@@ -445,6 +443,12 @@ fn tally(plan: &Plan, shared: &Shared) -> Tally {
     tally
 }
 
+/// Returns when the connections of this thread are opened.
+fn opening_times(plan: &Plan, index: usize) -> Vec<Nanos> {
+    let mut pace = Pace::new(opening_rate(plan), index, plan.threads);
+    (index..plan.connections).step_by(plan.threads).map(|_| pace.take(0)).collect()
+}
+
 /// Returns the number of connections per second at the start. In a closed loop, the ramp applies to
 /// the connections.
 fn opening_rate(plan: &Plan) -> Option<f64> {
@@ -455,4 +459,19 @@ fn opening_rate(plan: &Plan) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "connections are few")]
     let ramped = plan.connections as f64 / ramp;
     Some(plan.connect_rate.map_or(ramped, |rate| rate.min(ramped)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+
+    #[test]
+    fn connections_are_opened_evenly_over_the_ramp() {
+        let plan = args::plan(":1 -c 5 -t 2 --ramp 5s").unwrap();
+        let opens_at = |index| opening_times(&plan, index);
+        let second = 1_000_000_000;
+        assert_eq!(opens_at(0), [0, 2 * second, 4 * second]);
+        assert_eq!(opens_at(1), [second, 3 * second]);
+    }
 }

@@ -113,3 +113,25 @@ fn an_echo_follows_what_was_written() {
     assert_eq!(exchange.receive(&plan, &mut b"01234".to_vec(), 4, &mut tally), Ok(Flow::Open));
     assert_eq!((exchange.answered, exchange.in_flight()), (1, 0));
 }
+
+#[test]
+fn a_response_is_compared_with_those_to_the_same_request() {
+    let list = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(list.path(), "1 GET /a\n1 GET /b\n").unwrap();
+    let line = format!(":1 -p 3 --verify=status --urls {}", list.path().display());
+    let plan = args::plan(&line).unwrap();
+    let mut tally = Tally::new(0, false);
+    let mut exchange = Exchange::new(&plan);
+    for template in [0, 1, 1] {
+        exchange.begin(template, 1, 1, &mut tally);
+    }
+    while exchange.has_unsent() {
+        let length = exchange.unsent_bytes(&plan, &mut Vec::new()).len();
+        exchange.note_written(&plan, length);
+    }
+    let other: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+    for (response, mismatches) in [(RESPONSE, 0), (other, 0), (RESPONSE, 1)] {
+        exchange.receive(&plan, &mut response.to_vec(), 2, &mut tally).unwrap();
+        assert_eq!(tally.slice.errors.mismatch, mismatches);
+    }
+}
