@@ -462,4 +462,13 @@ mod tests {
         decoder.skip_messages();
         assert!(!has_window(&decoder));
     }
+
+    #[test]
+    fn a_decoder_that_discards_everything_is_not_within_a_message() {
+        let mut decoder = Decoder::new(Role::Client, Limits::default());
+        assert_eq!(decoder.receive(&mut *b"\x01\x05Hello".to_vec().as_mut_slice()), Ok((7, None)));
+        assert!(decoder.is_within_message() && decoder.held_bytes() > 0);
+        decoder.discard();
+        assert!(!decoder.is_within_message() && decoder.held_bytes() == 0);
+    }
 }

@@ -115,3 +115,29 @@ impl fmt::Display for ProtocolError {
 }
 
 impl Error for ProtocolError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6455, section 7.4.1.
+    #[test]
+    fn most_errors_are_closed_as_errors_of_the_protocol() {
+        for error in [
+            ProtocolError::ReservedBits,
+            ProtocolError::OpcodeReserved,
+            ProtocolError::ControlFragmented,
+            ProtocolError::ControlTooLong,
+            ProtocolError::LengthNotMinimal,
+            ProtocolError::LengthTooLarge,
+            ProtocolError::MaskMissing,
+            ProtocolError::MaskUnexpected,
+            ProtocolError::ContinuationUnexpected,
+            ProtocolError::ContinuationMissing,
+            ProtocolError::CloseTooShort,
+            ProtocolError::CloseCodeInvalid,
+        ] {
+            assert_eq!(error.close_code(), CloseCode::PROTOCOL_ERROR, "{error}");
+        }
+    }
+}

@@ -9,6 +9,9 @@ fn names_are_compared_in_any_case_and_kept_as_written() {
     headers.append("x-dog", "b").unwrap();
     headers.append("x-cat", "c").unwrap();
     assert_eq!(headers.get_all("X-CAT").collect::<Vec<_>>(), [b"a", b"c"]);
+    headers.append("x-empty", "").unwrap();
+    assert!(headers.contains("X-Empty") && !headers.contains("x-other"));
+    headers.remove("x-empty");
     assert_eq!(
         headers.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         ["X-Cat", "x-dog", "x-cat"]

@@ -376,4 +376,14 @@ mod tests {
             assert_eq!(asks.confirm(&response).is_some(), is_taken, "{response}");
         }
     }
+
+    /// A client that does not offer it does not know the parameter.
+    #[test]
+    fn the_window_of_a_client_is_reduced_only_if_it_offers_that() {
+        let config = DeflateConfig { client_max_window_bits: 9, ..DeflateConfig::default() };
+        let bits = |offer| config.accept(offer).map(|(params, _)| params.client_max_window_bits);
+        assert_eq!(bits("permessage-deflate"), Some(15));
+        assert_eq!(bits("permessage-deflate; client_max_window_bits"), Some(9));
+        assert_eq!(bits("permessage-deflate; client_max_window_bits=8"), Some(8));
+    }
 }
