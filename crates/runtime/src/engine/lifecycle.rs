@@ -445,4 +445,13 @@ mod tests {
         let ended = connections.try_recv().unwrap_err();
         assert_eq!(ended, crossbeam_channel::TryRecvError::Disconnected);
     }
+
+    #[test]
+    fn callbacks_run_when_the_server_begins_to_stop() {
+        let engine = engine();
+        let (tell, told) = crossbeam_channel::bounded(1);
+        engine.on_begin_to_stop(move || tell.send(()).unwrap());
+        engine.stop();
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(()));
+    }
 }

@@ -67,3 +67,11 @@ fn a_panic_is_counted_each_time_and_logged_once_per_second() {
     });
     assert_eq!(engine.counters.panics.get(), 100);
 }
+
+#[test]
+fn a_body_that_cannot_be_read_is_logged() {
+    counting_lines("error", |lines| {
+        crate::service::warn_of_failed_body(Some("/a"), &std::io::ErrorKind::Other.into());
+        assert_eq!(lines(), 1);
+    });
+}

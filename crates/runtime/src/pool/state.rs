@@ -219,9 +219,10 @@ mod tests {
         let first = place(&mut state, 1, Urgency::Ordinary, true);
         assert!(matches!(first, Placement::Spawn(1, 1)));
         assert!(matches!(place(&mut state, 2, Urgency::Ordinary, true), Placement::Queued));
+        assert!(matches!(place(&mut state, 5, Urgency::Ordinary, true), Placement::Queued));
         let third = place(&mut state, 3, Urgency::Ordinary, false);
         assert!(matches!(third, Placement::Spawn(2, 2)));
-        assert!(state.queue.iter().map(|queued| queued.task).eq([3]));
+        assert!(state.queue.iter().map(|queued| queued.task).eq([5, 3]));
         let urgent = place(&mut state, 4, Urgency::Urgent, false);
         assert!(matches!(urgent, Placement::Spawn(3, 4)), "an urgent task does not wait");
     }

@@ -415,3 +415,36 @@ impl ShutdownHandle {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_serves_goes_on_when_it_is_asked_to_serve_again() {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        server.spawn(|_: crate::Request| "first").unwrap();
+        for _ in 0..2 {
+            let error = server.spawn(|_: crate::Request| "second").unwrap_err();
+            assert!(error.is_already_serving(), "{error}");
+            assert!(server.metrics().is_some());
+        }
+        server.shutdown_handle().shutdown();
+    }
+
+    #[test]
+    fn serving_ends_with_the_shutdown_and_not_before() {
+        let server = Arc::new(Server::bind("127.0.0.1:0").unwrap());
+        let (tell, told) = crossbeam_channel::bounded(1);
+        let serves = Arc::clone(&server);
+        std::thread::spawn(move || tell.send(serves.serve(|_: crate::Request| "").is_ok()));
+        while server.metrics().is_none() {
+            std::thread::yield_now();
+        }
+        assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+        server.shutdown_handle().shutdown();
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+    }
+}

@@ -334,4 +334,19 @@ mod tests {
             client.read_exact(&mut [0]).unwrap();
         }
     }
+
+    #[test]
+    fn the_last_message_has_the_number_of_connections() {
+        for (connections, received) in
+            [(0, 0), (0x0102_0304, 0x0102_0304), (usize::MAX, 0xffff_ffff)]
+        {
+            let (old, mut new) = UnixStream::pair().unwrap();
+            send_end(&old, connections).unwrap();
+            let item = receive(&mut new).unwrap();
+            assert!(
+                matches!(item, Item::End { connections } if connections == received),
+                "{item:?}"
+            );
+        }
+    }
 }

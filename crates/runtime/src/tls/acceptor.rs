@@ -248,4 +248,24 @@ mod tests {
         acceptor.current.write().expires = Some(now - WARNING_INTERVAL);
         assert_eq!(after(1), Some("the certificate has expired"));
     }
+
+    #[test]
+    fn the_files_are_looked_at_again_only_after_the_interval() {
+        let acceptor = Acceptor::new(Tls::development().unwrap()).unwrap();
+        let current = || Arc::clone(&acceptor.current.read().config);
+        assert!(Acceptor::state(&[Arc::clone(&acceptor)]).expires > Some(SystemTime::now()));
+        let stamps = stamps(&acceptor.tls);
+        let change = || acceptor.checked.lock().stamps = vec![None; stamps.len() + 1];
+        let first = current();
+        change();
+        acceptor.check_files(Duration::MAX);
+        assert!(Arc::ptr_eq(&first, &current()), "it was checked a moment ago");
+        acceptor.check_files(Duration::ZERO);
+        let second = current();
+        assert!(!Arc::ptr_eq(&first, &second));
+        change();
+        acceptor.reload().unwrap();
+        assert!(!Arc::ptr_eq(&second, &current()));
+        assert_eq!(acceptor.checked.lock().stamps, stamps, "the next check finds no change");
+    }
 }

@@ -304,4 +304,11 @@ mod tests {
         let first = expires(&[2090]);
         assert_eq!([expires(&[2090, 2095]), expires(&[2095, 2090])], [first, first]);
     }
+
+    #[test]
+    fn a_name_is_that_of_one_client_only() {
+        ASKED_FOR.set(Some("a.test".into()));
+        assert_eq!(take_asked_for().as_deref(), Some("a.test"));
+        assert_eq!(take_asked_for(), None);
+    }
 }

@@ -99,6 +99,7 @@ fn fill(seats: &Seats<u32>, key: ExecutionKey) -> usize {
 #[test]
 fn no_route_has_all_seats_and_a_route_without_seats_finds_one() {
     let seats = Seats::new(512, 10_000, LONG);
+    assert_eq!(seats.waiting(), 0, "none has come yet");
     assert_eq!(fill(&seats, route(1)), 456, "eight of nine");
     assert_eq!(fill(&seats, route(2)), 50, "eight of nine of the rest");
     for other in 3..8 {

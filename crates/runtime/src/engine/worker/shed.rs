@@ -97,3 +97,31 @@ impl Worker<'_> {
         }
     }
 }
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use std::io::Read;
+
+    use super::*;
+    use crate::buffers::Buffers;
+    use crate::engine::tests::{connection, event_loops, serving};
+    use crate::engine::worker::tests::worker;
+
+    #[test]
+    fn a_slow_client_gets_an_answer_to_the_request_that_it_has_begun() {
+        let engine = serving(Default::default(), |_: crate::Request| crate::Response::new(204));
+        let [event_loop] = event_loops(&engine);
+        let (mut connection, mut client) = connection(&event_loop);
+        connection.leftover.extend(b"GET / HT");
+        let mut buffers = Buffers::take();
+        let mut worker = worker(engine, &mut buffers, None);
+        let outcome = worker.end_slow(connection);
+        assert!(matches!(outcome, Outcome::Closed(_)), "{outcome:?}");
+        drop(outcome);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+}

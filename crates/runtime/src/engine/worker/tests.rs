@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fmt;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
 use super::*;
+use crate::config::ServerConfig;
 use crate::engine::tests::{connection, event_loops, serving};
 use crate::execution::probe::Clocks;
 
@@ -124,4 +126,18 @@ fn a_request_that_is_refused_is_logged_with_its_status() {
         Outcome::Closed(connection)
     });
     assert_eq!(refused, [(Refusal::Memory.to_string(), Some(503))]);
+}
+
+#[test]
+fn what_is_sent_last_has_the_time_for_a_write() {
+    let config = ServerConfig::default();
+    let config = config.write_timeout(Duration::from_secs(7)).content_timeout(Duration::MAX);
+    let engine = serving(config, |_: crate::Request| crate::Response::new(204));
+    let [event_loop] = event_loops(&engine);
+    let (mut connection, _client) = connection(&event_loop);
+    let buffers = Buffers::take();
+    let http = connection.guest.as_http_mut().unwrap();
+    http.expire(true, &buffers);
+    let deadline = http.deadline(&buffers.clock, false, &engine.config);
+    assert_eq!(deadline, Some(buffers.clock.now() + Duration::from_secs(7)));
 }

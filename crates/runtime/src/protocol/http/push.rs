@@ -230,4 +230,17 @@ mod tests {
         let bytes = size_of::<Pushing>() + size_of::<Pushed>() + size_of::<Shared>();
         assert!(bytes <= 400, "{bytes}");
     }
+
+    #[test]
+    fn pushed_bytes_are_one_chunk_or_are_sent_as_they_are() {
+        let framed = |framing| {
+            let mut output = Vec::new();
+            Pushing::begin(framing, 26, &mut output);
+            output.push(b'.');
+            Pushing::end(framing, &mut output);
+            String::from_utf8(output).unwrap()
+        };
+        assert_eq!(framed(SendFraming::Chunked), "1a\r\n.\r\n");
+        assert_eq!(framed(SendFraming::UntilClose), ".");
+    }
 }

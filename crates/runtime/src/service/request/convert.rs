@@ -41,3 +41,21 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
         })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use super::*;
+
+    #[test]
+    fn a_request_of_the_crate_http_keeps_its_version() {
+        for version in [http::Version::HTTP_10, http::Version::HTTP_11] {
+            let request = http::Request::get("/a").version(version).body(Body::default()).unwrap();
+            let request = Request::try_from(request).unwrap();
+            assert_eq!(http::Request::try_from(request).unwrap().version(), version);
+        }
+        let request = http::Request::get("/a").version(http::Version::HTTP_2);
+        assert!(Request::try_from(request.body(Body::default()).unwrap()).is_err());
+    }
+}
