@@ -189,3 +189,17 @@ impl fmt::Debug for Console {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prelude::*;
+
+    #[test]
+    fn further_middleware_of_a_console_runs_inside_of_the_first() {
+        let answer = |status| move |_: Request, _: Next<'_>| Response::new(status);
+        let outer = answer(StatusCode::FORBIDDEN);
+        let console = Console::behind(outer).with(answer(StatusCode::CONFLICT));
+        App::new().console("/console", console).test().get("/console").send().assert_status(403);
+    }
+}

@@ -272,6 +272,7 @@ mod tests {
         assert_eq!(best_of("text/a, text/b", &["text/b", "text/a"]), Some("text/b"), "both alike");
         assert_eq!(best_of("text/a;Q=0.5, text/b", &["text/a", "text/b"]), Some("text/b"));
         assert_eq!(best_of("TEXT/A", &["text/a"]), Some("text/a"));
+        assert_eq!(best_of("image/png, image/*", &["text/plain"]), None, "it was not asked for");
         for wrong in [
             "text",
             "text/plain;q=2",

@@ -347,4 +347,14 @@ mod tests {
         let error = read_event(&mut &b"-NOPERM no channel\r\n"[..], 5).unwrap_err();
         assert_eq!((error.code(), error.detail()), (Some("NOPERM"), Some("no channel")));
     }
+
+    #[test]
+    fn the_name_of_a_channel_has_a_largest_length() {
+        let of = |bytes: u64| {
+            let name = "c".repeat(usize::try_from(bytes).unwrap());
+            let event = format!("*3\r\n$7\r\nmessage\r\n${bytes}\r\n{name}\r\n$0\r\n\r\n");
+            read_event(&mut event.as_bytes(), 5).is_ok()
+        };
+        assert!(of(NAME_BYTES_MAX) && !of(NAME_BYTES_MAX + 1));
+    }
 }

@@ -220,4 +220,13 @@ mod tests {
         let mistake = servers.unbound();
         assert!(mistake.contains("probes, one:1,"), "{mistake}");
     }
+
+    /// Otherwise a new process would take over the address of another part.
+    #[cfg(unix)]
+    #[test]
+    fn each_part_hands_over_at_a_path_of_its_own() {
+        let listen = listen_beside(Some(Path::new("/run/app")), "metrics");
+        assert_eq!(listen.restart_path(), Some(Path::new("/run/app.metrics")));
+        assert_eq!(listen_beside(None, "metrics").restart_path(), None);
+    }
 }

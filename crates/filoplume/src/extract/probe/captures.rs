@@ -408,4 +408,20 @@ mod tests {
             ],
         );
     }
+
+    #[test]
+    fn a_character_may_be_a_digit() {
+        #[derive(Debug)]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
+        struct Digit(u32);
+        impl<'de> Deserialize<'de> for Digit {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let digit = char::deserialize(deserializer)?.to_digit(10);
+                digit.map(Self).ok_or_else(|| serde::de::Error::custom("not a digit"))
+            }
+        }
+        let pattern = Pattern::parse("/{book}").unwrap();
+        let mistake = captures_mismatch::<Page<Digit>>(&pattern.captures).unwrap();
+        assert!(mistake.contains("there is no capture for the field `page`"), "{mistake}");
+    }
 }

@@ -474,4 +474,13 @@ mod tests {
         assert_eq!(cors.allowed_origin(None), None);
         assert_eq!(Cors::new().allowed_origin(Some("https://app.example")), None);
     }
+
+    /// With credentials, a browser takes it for the name of a header.
+    #[test]
+    fn a_star_is_not_the_name_of_a_header() {
+        assert_eq!(Cors::new().allow_headers(["x-token"]).mistakes, [""; 0]);
+        for name in ["*", "a b", ""] {
+            assert_eq!(Cors::new().allow_headers([name]).mistakes.len(), 1, "{name}");
+        }
+    }
 }

@@ -45,16 +45,20 @@ pub(super) fn open(
         url.scheme = context.client(request).scheme(),
         url.path = records_path.then(|| request.path()),
         client.address = context.client_ip(request).map(display),
-        network.protocol.version = match request.version() {
-            Version::Http10 => "1.0",
-            Version::Http11 => "1.1",
-        },
+        network.protocol.version = version_of(request.version()),
         request_id = context.request_id().map(RequestId::as_str),
         filoplume.queued_us = queued_us(request.queued()),
         filoplume.refusal = Empty,
         filoplume.refusal.because = Empty,
         error.type = Empty,
     )
+}
+
+pub(super) const fn version_of(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+    }
 }
 
 /// Returns a wait in microseconds. None if there was none.

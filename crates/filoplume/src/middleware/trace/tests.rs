@@ -374,3 +374,9 @@ fn the_wait_for_a_permit_is_in_the_span() {
     assert_eq!(queued(0), None, "it did not wait");
     assert!(queued(1).unwrap().unwrap() > 1000, "{seen:?}");
 }
+
+#[test]
+fn a_version_is_named_without_its_protocol() {
+    assert_eq!(super::span::version_of(filoplume_runtime::Version::Http10), "1.0");
+    assert_eq!(super::span::version_of(filoplume_runtime::Version::Http11), "1.1");
+}

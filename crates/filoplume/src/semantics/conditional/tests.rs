@@ -260,3 +260,16 @@ fn a_response_with_two_entity_tags_has_none() {
         assert_eq!(Validators::of(&response).etag_value(), expected);
     }
 }
+
+#[test]
+fn the_conditions_of_a_request_have_all_lines_of_each_header() {
+    let lines = [("if-none-match", r#""x""#), ("range", "bytes=0-1"), ("if-none-match", r#""a""#)];
+    let mut request = http::Request::get("/").header("accept", "text/plain");
+    for (name, value) in lines {
+        request = request.header(name, value);
+    }
+    let request = filoplume_runtime::Request::try_from(request.body(Vec::new()).unwrap()).unwrap();
+    let conditions = RequestConditions::of(&request);
+    let tags: Vec<_> = conditions.headers().get_all("if-none-match").collect();
+    assert_eq!((conditions.headers().len(), tags), (3, vec![&b"\"x\""[..], b"\"a\""]));
+}

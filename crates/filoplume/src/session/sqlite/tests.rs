@@ -409,3 +409,19 @@ mod rights {
             .expect_err("it has no folder");
     }
 }
+
+/// All others are in use, so no other one is on probation.
+#[test]
+fn a_new_session_is_not_evicted_for_itself() {
+    for max in 1..=6 {
+        let store = in_memory().sessions_max(max);
+        let used = ["a", "b", "c", "d", "e", "f"].into_iter().take(max);
+        for id in used {
+            begin(&store, id);
+            assert!(present(&store, id));
+        }
+        begin(&store, "new");
+        let ids = ids(&store);
+        assert!(ids.len() == max && ids.iter().any(|id| id == "new"), "{max}: {ids:?}");
+    }
+}

@@ -154,3 +154,11 @@ fn sockets_share_one_of_three_windows_that_is_no_longer_than_they_allow() {
         assert_eq!(Form::deflated(allowed, options), Form::Deflated(shared, options), "{allowed}");
     }
 }
+
+#[test]
+fn of_several_that_append_only_the_first_wakes_the_connection() {
+    let mut turn = Turn::Waiting;
+    assert!(turn.must_wake() && !turn.must_wake());
+    turn = Turn::Running;
+    assert!(!turn.must_wake());
+}

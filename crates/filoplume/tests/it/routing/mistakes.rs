@@ -160,3 +160,14 @@ fn an_app_whose_handlers_take_missing_values_does_not_start() {
         "#]],
     );
 }
+
+#[test]
+fn a_second_handler_names_the_first_one() {
+    let app = App::new().get("/", || "another");
+    let line = line!() + 1;
+    let app = app.get("/same", || "first");
+    let app = app.get("/other", || "another").get("/same", || "second");
+    let error = app.build().unwrap_err();
+    let expected = format!("keep one of them: {}:{line}:", file!());
+    assert!(format!("{error:?}").contains(&expected), "{error:?}");
+}
