@@ -198,7 +198,7 @@ fn websockets_and_their_messages_are_counted() {
 
     let app = App::new()
         .websocket("/echo", |upgrade: WebSocketUpgrade| {
-            upgrade.on_message(|socket: &Socket, text: String| socket.send(text))
+            upgrade.on_message(|socket: &Socket, message: Message| socket.send(message))
         })
         .websocket("/thread", |upgrade: WebSocketUpgrade| upgrade.on_thread(answer_twice))
         .metrics("/metrics")
@@ -209,8 +209,9 @@ fn websockets_and_their_messages_are_counted() {
         tungstenite::connect(url).unwrap().0
     };
     let (mut echo, mut thread) = (connect("/echo"), connect("/thread"));
-    for _ in 0..5 {
-        echo.send("hi".into()).unwrap();
+    for message in ["hi".into(), b"hi".to_vec().into(), "hi".into(), b"".to_vec().into(), "".into()]
+    {
+        echo.send(message).unwrap();
         echo.read().unwrap();
     }
     thread.send("hi".into()).unwrap();
