@@ -1,5 +1,6 @@
 //! Plain requests do not allocate, neither in the engine nor in the framework: they reuse the
-//! memory of earlier requests. A broadcast does not allocate for each member.
+//! memory of earlier requests. A broadcast does not allocate for each member. Connections that stay
+//! open and are silent hold little.
 //!
 //! These tests have a program of their own and run one at a time, because the counter counts the
 //! whole process.
@@ -7,13 +8,14 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use filoplume::prelude::*;
+use filoplume::sse::{Hub, LastEventId};
 use filoplume::websocket::{Broadcast, Room, Socket, WebSocketUpgrade};
-use filoplume::{Server, StaticField};
+use filoplume::{RunningApp, Server, StaticField};
 use filoplume_runtime::{Service, tcp};
 use filoplume_tests::{DEADLINE, eventually};
 use serde::Deserialize;
@@ -227,21 +229,27 @@ const MESSAGE_BYTES: usize = 1024;
 /// The head of a frame of this length has four bytes.
 const FRAME_BYTES: usize = MESSAGE_BYTES + 4;
 
+const HANDSHAKE: &str = "GET /ws HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\n\
+    Connection: upgrade\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 /// Opens a WebSocket.
-fn member(address: std::net::SocketAddr) -> TcpStream {
-    let mut socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    let handshake = "GET /ws HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\n\
-        Connection: upgrade\r\nSec-WebSocket-Version: 13\r\n\
-        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    socket.write_all(handshake.as_bytes()).unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
+fn member(address: SocketAddr) -> TcpStream {
+    open(address, HANDSHAKE, b"\r\n\r\n")
+}
+
+/// Sends a request, and reads up to `end`.
+fn open(address: SocketAddr, request: &str, end: &[u8]) -> TcpStream {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
         let mut byte = [0];
-        socket.read_exact(&mut byte).unwrap();
-        head.extend(byte);
+        client.read_exact(&mut byte).unwrap();
+        read.extend(byte);
     }
-    socket
+    client
 }
 
 /// Sends messages to a room whose members read them. Returns the number of allocations and of
@@ -291,6 +299,60 @@ fn a_broadcast_allocates_nothing_for_a_member() {
             return;
         }
         told.push(format!("{allocated} allocations for {messages} messages"));
+    }
+    panic!("{told:?}");
+}
+
+const SILENT: usize = 500;
+/// What a silent WebSocket or event stream may hold in addition to an idle connection, in bytes.
+const SOCKET_BYTES_MAX: usize = 1000;
+const STREAM_BYTES_MAX: usize = 500;
+
+/// Returns the memory of one connection that has sent this request, was answered up to `end`, and
+/// is silent.
+fn held(app: &RunningApp, request: &str, end: &[u8]) -> usize {
+    let open_some = |count| (0..count).map(|_| open(app.local_addr(), request, end));
+    let is_empty = || app.server().metrics().unwrap().connections == 0;
+    // The buffers and caches of the threads fill.
+    drop(open_some(64).collect::<Vec<_>>());
+    eventually("the first connections are closed", is_empty);
+    let mut clients = Vec::with_capacity(SILENT);
+    let before = dhat::HeapStats::get();
+    clients.extend(open_some(SILENT));
+    let is_silent = || app.server().metrics().unwrap().parked == SILENT as u64;
+    eventually("the engine keeps all of them without a thread", is_silent);
+    let after = dhat::HeapStats::get();
+    drop(clients);
+    eventually("all connections are closed", is_empty);
+    // A block needs some bytes more than was asked for, and its size is rounded up.
+    let bytes = |stats: dhat::HeapStats| stats.curr_bytes + stats.curr_blocks * 16;
+    bytes(after).saturating_sub(bytes(before)) / SILENT
+}
+
+/// On a busy machine, threads that start meanwhile allocate their buffers. The test is repeated
+/// then.
+#[test]
+fn silent_sockets_and_streams_hold_little_more_than_an_idle_connection() {
+    let _alone = alone();
+    let _profiler = dhat::Profiler::builder().testing().build();
+    let hub = Hub::new();
+    let app = App::new()
+        .get("/", || "Hello, World!")
+        .websocket("/ws", |upgrade: WebSocketUpgrade| {
+            upgrade.on_message(|socket: &Socket, text: String| socket.send(text))
+        })
+        .get("/events", move |last: LastEventId| hub.subscribe(&last))
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut told = Vec::new();
+    for _ in 0..10 {
+        let plain = held(&app, "GET / HTTP/1.1\r\nHost: t\r\n\r\n", b"Hello, World!");
+        let socket = held(&app, HANDSHAKE, b"\r\n\r\n");
+        let stream = held(&app, "GET /events HTTP/1.1\r\nHost: t\r\n\r\n", b"\r\n\r\n");
+        if socket <= plain + SOCKET_BYTES_MAX && stream <= plain + STREAM_BYTES_MAX {
+            return;
+        }
+        told.push(format!("idle {plain}, WebSocket {socket}, event stream {stream} bytes"));
     }
     panic!("{told:?}");
 }

@@ -23,8 +23,8 @@ use crate::role::Role;
 /// ```
 #[derive(Debug)]
 pub struct Encoder {
-    /// A client's keys; a server does not mask.
-    keys: Option<MaskKeys>,
+    /// A client's keys; a server does not mask. Boxed, because servers have many sockets.
+    keys: Option<Box<MaskKeys>>,
     fragment_bytes_max: Option<NonZeroUsize>,
     #[cfg(feature = "deflate")]
     /// Boxed, because most sockets have none.
@@ -41,7 +41,7 @@ impl Encoder {
     pub fn new(role: Role) -> Self {
         let keys = match role {
             Role::Server => None,
-            Role::Client => Some(MaskKeys::random()),
+            Role::Client => Some(Box::new(MaskKeys::random())),
         };
         Self {
             keys,
@@ -60,7 +60,7 @@ impl Encoder {
     /// key of a real client must not be predictable.
     #[must_use]
     pub fn with_fixed_mask(mut self, key: [u8; 4]) -> Self {
-        self.keys = self.keys.map(|_| MaskKeys::Fixed(key));
+        self.keys = self.keys.map(|_| Box::new(MaskKeys::Fixed(key)));
         self
     }
 
@@ -168,7 +168,7 @@ impl Encoder {
         content: &[u8],
         output: &mut Vec<u8>,
     ) {
-        let mask = self.keys.as_mut().map(MaskKeys::next);
+        let mask = self.keys.as_mut().map(|keys| keys.next());
         output.reserve(content.len().saturating_add(FrameHead::BYTES_MAX));
         let length = content.len() as u64;
         FrameHead { is_final, reserved, opcode, mask, length }.encode(output);

@@ -34,8 +34,9 @@ pub(crate) struct Raw {
     stage: Stage,
     /// The number of unread bytes that the protocol has seen and not used.
     seen: usize,
-    /// The pace that the peer must keep to complete a message it has begun.
-    pace: Option<Pace>,
+    /// The pace that the peer must keep to complete a message it has begun. Boxed, as other things
+    /// that idle connections do not have: of those there are many.
+    pace: Option<Box<Pace>>,
     /// The deadline that the protocol has set.
     timeout: Option<Instant>,
     /// When it began to wait, after it was served last.
@@ -81,7 +82,7 @@ enum Stage {
     /// Discards input until the peer closes, so that the last output is not lost to a reset.
     Lingering(Closed, Instant),
     /// Replaced by another guest or a thread once everything is sent.
-    Leaving(Successor),
+    Leaving(Box<Successor>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -399,7 +400,8 @@ impl Raw {
         if unread > unread_max {
             self.close(Closed::TooLong);
         } else if self.pace.is_none() {
-            self.pace = Some(Pace::new(now, config.content_timeout, config.bytes_per_second_min));
+            let pace = Pace::new(now, config.content_timeout, config.bytes_per_second_min);
+            self.pace = Some(Box::new(pace));
         }
     }
 

@@ -43,7 +43,7 @@ impl Raw {
 
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match std::mem::replace(&mut self.stage, Stage::Closing(Closed::Detached)) {
-            Stage::Leaving(successor) => Some(successor),
+            Stage::Leaving(successor) => Some(*successor),
             stage => {
                 self.stage = stage;
                 None
@@ -64,10 +64,10 @@ impl Raw {
             }),
             End::TooLong => self.close(Closed::TooLong),
             End::Detach(handler) => {
-                self.stage =
-                    Stage::Leaving(Successor::Thread(handler, self.route.key, self.route.id()));
+                let thread = Successor::Thread(handler, self.route.key, self.route.id());
+                self.stage = Stage::Leaving(Box::new(thread));
             }
-            End::Http(site) => self.stage = Stage::Leaving(http_successor(site)),
+            End::Http(site) => self.stage = Stage::Leaving(Box::new(http_successor(site))),
             // Handled by `call` already.
             End::Succeed(_) | End::Succeeded => {}
         }

@@ -239,7 +239,7 @@ fn a_held_message_has_a_pace_too_and_the_sooner_one_counts() {
     // As if the bytes that are left had begun to arrive an hour later.
     let later = run.buffers.clock.now() + HOUR;
     let pace = Pace::new(later, run.config.content_timeout, run.config.bytes_per_second_min);
-    run.raw.pace = Some(pace);
+    run.raw.pace = Some(Box::new(pace));
     assert_eq!(run.raw.pressed_deadline(), Some(held));
     run.raw.pace = None;
     run.raw.has_read(1 << 20, later);
@@ -263,7 +263,7 @@ fn the_deadline_is_that_of_the_protocol_or_of_its_message_or_of_idle_connections
     assert!(run.deadline().unwrap() > HOUR / 2, "its own deadline comes first");
     let later = run.buffers.clock.now() + HOUR;
     let pace = Pace::new(later, run.config.content_timeout, run.config.bytes_per_second_min);
-    run.raw.pace = Some(pace);
+    run.raw.pace = Some(Box::new(pace));
     run.raw.expire(false);
     run.settle();
     assert_eq!(run.told().last().unwrap(), "first: deadline");

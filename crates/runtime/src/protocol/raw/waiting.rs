@@ -14,7 +14,7 @@ impl Raw {
     /// Called when `bytes` bytes have arrived.
     pub(crate) fn has_read(&mut self, bytes: usize, now: Instant) {
         let held = self.held.as_mut().map(|held| &mut held.pace);
-        for pace in self.pace.iter_mut().chain(held) {
+        for pace in self.pace.as_deref_mut().into_iter().chain(held) {
             pace.advance(bytes, now);
         }
     }
@@ -101,7 +101,7 @@ impl Raw {
     /// `None` if nothing of a message is held.
     pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
         let held = self.held.as_ref().map(|held| &held.pace);
-        let paces = self.pace.iter().chain(held);
+        let paces = self.pace.as_deref().into_iter().chain(held);
         paces.map(Pace::pressed_deadline).min()
     }
 
