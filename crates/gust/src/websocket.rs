@@ -35,8 +35,9 @@ pub(crate) struct WebSocket {
 }
 
 impl WebSocket {
-    /// Returns the fields of the request that opens a WebSocket, and the value to pass to
-    /// [`with_request`](Self::with_request). The nonce is the same for all connections of a run.
+    /// Returns the settings without the request, which [`with_request`](Self::with_request) adds
+    /// once its head is made from the [fields](Self::fields). The nonce is the same for all
+    /// connections of a run.
     pub(crate) fn new(nonce: [u8; 16], deflates: bool) -> Self {
         // Messages do not refer to earlier ones, so that each is compressed once for all
         // connections. Messages of the server may refer to earlier ones.

@@ -21,11 +21,11 @@ impl App {
     /// and refusals. The guide lists them. Labels are the patterns of routes, never paths, so
     /// clients cannot make new series.
     ///
-    /// The text is at most half a second old, so a client that asks for it all the time costs
-    /// little. While the next text is formatted, others get the last one if that is younger than
-    /// five seconds. Otherwise four requests wait for the next text, and the others get a `503`
-    /// with `Retry-After`: a [collector](Self::collector) that hangs does not look like a server
-    /// whose counters stand still.
+    /// The text is formatted at most twice a second, so a client that asks for it all the time
+    /// costs little. While one request formats the next text, the others get the last one, if that
+    /// is younger than five seconds. Otherwise four of them wait for the next text, and the rest
+    /// get a `503` with `Retry-After`: a [collector](Self::collector) that hangs does not look like
+    /// a server whose counters stand still.
     ///
     /// Everybody who can reach the route can read the metrics. Put it behind a middleware, or on a
     /// path that the proxy does not pass on, or on an address of its own:
@@ -56,8 +56,8 @@ impl App {
     /// Like [`metrics`](Self::metrics), on an address of its own, such as `127.0.0.1:9000`, and not
     /// on those of the app. So it can stay out of reach of the app's clients, and it works while
     /// the app's connections and threads are used up. Port 0 selects a free port. The middleware of
-    /// the app does not apply to it. A [console](crate::Console::address) with the same address
-    /// shares it.
+    /// the app does not apply to it. The probes of a [`Health`](crate::Health::address) and a
+    /// [console](crate::Console::address) with the same address share it.
     ///
     /// [`listen`](Self::listen), [`start`](Self::start) and their variants bind the address, and
     /// serve it until the app has stopped. [`RunningApp::metrics_addr`] returns the address.

@@ -55,11 +55,11 @@ use crate::semantics::media_type::essence;
 /// `400`, and JSON that does not match `T` with `422` and the field. It also rejects what [`Bytes`]
 /// rejects.
 ///
-/// A few bytes of JSON may become a value of some hundred bytes. So the memory that the value of a
-/// content of 4 KiB or more takes at most, as an estimate, counts until the request is answered. If
-/// the values of all requests would take more than
-/// [`memory_max`](crate::ServerConfig::memory_max) together, the next ones wait for up to a
-/// second, and then the response is a `503`. One such content per processor is deserialized at a
+/// A few bytes of JSON may become a value of some hundred bytes. The most memory that such a value
+/// can take is therefore estimated from its content, if that has 4 KiB or more, and counted until
+/// the request is answered. If the estimates of all requests would exceed
+/// [`memory_max`](crate::ServerConfig::memory_max) together, the next requests wait for up to a
+/// second, and are then answered with `503`. One such content per processor is deserialized at a
 /// time.
 #[doc(alias("jsonify", "body_parser"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -50,8 +50,9 @@ impl Observed {
     }
 
     /// Returns what [`App::metrics`](crate::App::metrics) answers. Its media type is
-    /// `application/openmetrics-text; version=1.0.0; charset=utf-8`. It is at most half a second
-    /// old: calls within that time return the same text.
+    /// `application/openmetrics-text; version=1.0.0; charset=utf-8`. Calls within half a second
+    /// return the same text, and while another thread formats the next one, the last text is
+    /// returned if it is younger than five seconds.
     pub fn open_metrics(&self) -> String {
         String::from_utf8_lossy(&self.0.open_metrics()).into_owned()
     }

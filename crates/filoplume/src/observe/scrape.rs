@@ -98,7 +98,7 @@ impl Scrape {
 }
 
 impl Observer {
-    /// Returns everything as OpenMetrics, as it was at most half a second ago.
+    /// Returns everything as OpenMetrics: a new text, or the last one as [`Scrape::get`] says.
     pub(crate) fn open_metrics(&self) -> Bytes {
         self.scraped(usize::MAX).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::ask;
 
-/// The written text, and the number of writes.
+/// What was written, one text per write.
 #[derive(Clone, Default)]
 pub(super) struct Sink(Arc<Mutex<Vec<String>>>);
 
@@ -125,7 +125,7 @@ fn errors_and_panics_are_logged() {
     assert!(lines[3].get("error").is_none());
 }
 
-/// A reader that returns some bytes, and then fails.
+/// A reader that fails at once.
 pub(super) struct Failing;
 
 impl io::Read for Failing {

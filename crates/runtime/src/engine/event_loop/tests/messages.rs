@@ -24,7 +24,7 @@ fn turns(event_loop: &mut EventLoop, max: usize) -> usize {
 #[test]
 fn messages_end_after_their_number_and_go_on_after_the_poll() {
     let (mut event_loop, _clients) = notified(MESSAGES_MAX + 2);
-    // However busy the machine is.
+    // In the future, so that only their number ends them, however slow the machine is.
     event_loop.notified_since = Some(Instant::now() + Duration::from_secs(1000));
     assert_eq!(turns(&mut event_loop, MESSAGES_MAX + 2), MESSAGES_MAX);
     assert!(matches!(event_loop.next_arrival(&mut Clock::new()), Turn::Again));
@@ -68,6 +68,7 @@ fn a_loop_with_many_connections_looks_at_some_of_them_and_scales_up() {
     let (mut event_loop, now) = (event_loop(), Instant::now());
     let (sender, receiver) = crossbeam_channel::unbounded();
     let mut clients = Vec::new();
+    // Of 1025 connections it looks at every second one, 513, and counts each of them twice.
     for (connections, counted) in [(3, 3), (1024, 1024), (1025, 1026)] {
         while clients.len() < connections {
             clients.push(add_idle(&mut event_loop, now));
