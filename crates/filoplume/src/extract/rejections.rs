@@ -1,6 +1,6 @@
 //! Conversions of errors into [`Error`].
 //!
-//! The conversion that `?` uses is here and not beside [`Error`], because it has to know the types
+//! What `?` does with an error is here and not beside [`Error`], because it has to know the types
 //! of all rejections.
 
 use std::error::Error as StdError;
@@ -27,13 +27,14 @@ use super::{FormRejection, QueryRejection};
 #[cfg(feature = "validate")]
 use super::{InvalidFields, ValidRejection};
 use crate::core::coded_content::CodedContentError;
-use crate::core::error::{Error, Failure, Result};
+use crate::core::error::{Error, FromStdError, Result};
 use crate::core::extract::{Rejection, reject};
 use crate::core::response::IntoResponse;
 
-impl<E: Failure> From<E> for Error {
+#[diagnostic::do_not_recommend]
+impl<E: StdError + Send + Sync + 'static> FromStdError<E> for Error {
     #[track_caller]
-    fn from(error: E) -> Self {
+    fn from_std_error(error: E) -> Self {
         let plain_500 =
             || Self::from_status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
         known_rejection(&error).unwrap_or_else(plain_500).with_source(error)

@@ -90,28 +90,41 @@ struct Inner {
     hint: Option<String>,
 }
 
-/// The errors that `?` converts into an [`Error`]: every type that implements `std::error::Error`
-/// and that threads can share.
+/// The conversion of `E` into an [`Error`], by `?` and `into`. It exists for every type that
+/// implements `std::error::Error` and that threads can share.
 ///
-/// For a failed `?` the compiler shows the label alone, without the notes of a diagnostic. The
-/// label is therefore a list.
+/// It is a trait of [`Error`] with the parameter `E`, and no trait of `E`: for `"text".into()` the
+/// compiler would then speak of `Into<Error>` alone, because both would be about the same type.
+///
+/// For a failed `?` the compiler shows the label alone, without the message and the notes of a
+/// diagnostic. The label is therefore a list.
 #[diagnostic::on_unimplemented(
-    message = "`?` cannot convert `{Self}` into an `Error`",
-    label = "`?` converts types that implement `std::error::Error`. Others:\n\
+    message = "`{E}` cannot be converted into an `Error`",
+    label = "`?` and `into` convert types that implement `std::error::Error`. Others:\n\
              - a type of your own: `impl IntoResponse` sets its status; then return \
              `Result<_, OwnError>`,\n  or implement `std::error::Error`, too, and add \
              `.error_response::<OwnError>()` to the app\n\
-             - text: `.map_err(Error::bad_request)?`\n\
+             - text: `Err(Error::bad_request(text))`, `.map_err(Error::bad_request)?`\n\
              - a status: `.ok_or(Error::from_status(StatusCode::NOT_FOUND))?`, and with a text \
              `Error::new(status, text)`\n\
              - `Redirect`: return `Result<_, Redirect>`\n\
              - `anyhow::Error`, `Box<dyn Error + Send + Sync>`: `.map_err(Error::internal)?`\n\
              - `Box<dyn Error>`: `.map_err(|error| Error::internal(error.to_string()))?`"
 )]
-pub trait Failure: StdError + Send + Sync + 'static {}
+pub trait FromStdError<E> {
+    /// Converts the error.
+    fn from_std_error(error: E) -> Self;
+}
 
-#[diagnostic::do_not_recommend]
-impl<E: StdError + Send + Sync + 'static> Failure for E {}
+impl<E> From<E> for Error
+where
+    Self: FromStdError<E>,
+{
+    #[track_caller]
+    fn from(error: E) -> Self {
+        Self::from_std_error(error)
+    }
+}
 
 /// An error in one field of the input.
 ///
