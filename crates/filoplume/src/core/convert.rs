@@ -313,7 +313,24 @@ fn is_content_type(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-type")
 }
 
-/// What becomes of the headers that an error has already, if another one has the same name.
+/// The headers that a response has once, among those that values and errors set themselves.
+const SINGLE: [&str; 7] = [
+    "content-disposition",
+    "content-range",
+    "content-type",
+    "etag",
+    "last-modified",
+    "location",
+    "retry-after",
+];
+
+/// Returns whether a response has this header once, so that another value replaces it.
+fn is_single(name: &str) -> bool {
+    SINGLE.iter().any(|single| name.eq_ignore_ascii_case(single))
+}
+
+/// What becomes of the headers that an error has already, if another one has the same name. One
+/// that a response has [once](is_single) is replaced in any case.
 #[derive(Clone, Copy)]
 enum SameName {
     Replace,
@@ -328,7 +345,10 @@ fn with_headers<N: AsRef<str>, V: AsHeaderValue>(
     let mut headers = headers.iter().map(|(name, value)| (name.as_ref(), value.as_header_value()));
     headers
         .try_fold(error, |error, (name, value)| {
-            let replaces = matches!(same_name, SameName::Replace) && !is_cookie(name);
+            let replaces = match same_name {
+                SameName::Replace => !is_cookie(name),
+                SameName::Keep => is_single(name),
+            };
             let error = if replaces {
                 error.with_replaced_header(name, value)
             } else {
@@ -400,7 +420,8 @@ impl StdError for UnsetHeader {
     }
 }
 
-/// Adds the headers, keeping those of the same name.
+/// Adds the headers, keeping those of the same name, except those that a response has once, such as
+/// `content-type` and `location`: they replace that of the value.
 impl<T: IntoResponse> IntoResponse for (Headers, T) {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
@@ -446,7 +467,12 @@ impl<T: IntoResponse> IntoResponse for (Headers, T) {
 
 fn add_headers(mut response: Response, headers: &Headers) -> Result<Response> {
     for (name, value) in headers.iter() {
-        response.add_header(name, value).map_err(Error::internal)?;
+        let added = if is_single(name) {
+            response.set_header(name, value)
+        } else {
+            response.add_header(name, value)
+        };
+        added.map(drop).map_err(Error::internal)?;
     }
     Ok(response)
 }

@@ -130,8 +130,8 @@ fn headers_around_an_error_replace_those_of_the_same_name() {
         .get("/pair", move || (StatusCode::CONFLICT, (OUTER, (inner, "text"))))
         .get("/added", move || -> Result<_> {
             let mut headers = Headers::new();
-            headers.append("retry-after", "9")?;
-            Ok((headers, error()?))
+            headers.append("link", "</b>")?;
+            Ok((headers, error()?.with_header("link", "</a>")?))
         })
         .test();
     for path in ["/value", "/error", "/status", "/pair"] {
@@ -141,7 +141,36 @@ fn headers_around_an_error_replace_those_of_the_same_name() {
         assert_eq!(all("set-cookie"), ["a=1", "b=2"], "{path}");
     }
     let added = client.get("/added").send();
-    assert_eq!(added.headers_all("retry-after").collect::<Vec<_>>(), ["1", "9"]);
+    assert_eq!(added.headers_all("link").collect::<Vec<_>>(), ["</a>", "</b>"]);
+}
+
+/// With two, each client would decide for itself which one it believes.
+#[test]
+fn headers_that_a_response_has_once_replace_those_of_the_value() {
+    let headers = |rows: &[(&str, &str)]| {
+        let mut headers = Headers::new();
+        rows.iter().for_each(|(name, value)| headers.append(name, *value).unwrap());
+        headers
+    };
+    let csv = headers(&[("Content-Type", "text/csv"), ("x-a", "1"), ("x-a", "2")]);
+    let place = headers(&[("location", "/b")]);
+    let later = headers(&[("retry-after", "9")]);
+    let busy = || Error::unavailable("busy").with_header("retry-after", "1");
+    let client = App::new()
+        .get("/csv", move || (csv.clone(), "a,b"))
+        .get("/to", move || (place.clone(), Redirect::to("/a")))
+        .get("/busy", move || -> Result<_> { Ok((later.clone(), busy()?)) })
+        .test();
+    let rows = [
+        ("/csv", "content-type", &["text/csv"][..]),
+        ("/csv", "x-a", &["1", "2"]),
+        ("/to", "location", &["/b"]),
+        ("/busy", "retry-after", &["9"]),
+    ];
+    for (path, name, expected) in rows {
+        let response = client.get(path).send();
+        assert_eq!(response.headers_all(name).collect::<Vec<_>>(), expected, "{path} {name}");
+    }
 }
 
 /// Otherwise a missing page would stay in caches for as long as the page itself.

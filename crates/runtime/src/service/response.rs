@@ -114,7 +114,9 @@ impl Response {
         self.status
     }
 
-    /// Adds a header, and keeps others of the same name.
+    /// Adds a header, and keeps others of the same name. This is for `Set-Cookie`, `Link` and the
+    /// like. A header that a response has only once, such as `Content-Type`, is set by
+    /// [`set_header`](Self::set_header): otherwise both are sent, and clients choose.
     ///
     /// The engine decides on the framing. `Content-Length`, `Transfer-Encoding` and `Connection`
     /// are not sent as given, except that `Connection: close` closes the connection.
@@ -131,7 +133,8 @@ impl Response {
         Ok(self)
     }
 
-    /// Sets a header, and removes all others of the same name.
+    /// Sets a header, and removes all others of the same name. A second `Set-Cookie` would remove
+    /// the first: use [`add_header`](Self::add_header).
     ///
     /// # Errors
     ///
