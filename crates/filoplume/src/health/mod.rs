@@ -274,6 +274,12 @@ impl Health {
                 let mistake = format!("two health checks have the name \"{}\"", check.name);
                 router.mistakes.push(mistake);
             }
+            if check.deadline.is_zero() {
+                router.mistakes.push(format!(
+                    "the health check \"{}\" has a deadline of zero, so it would always be late",
+                    check.name
+                ));
+            }
         }
         let has_live_checks = self.checks.iter().any(|check| check.purpose == Purpose::Live);
         let has_checks = !self.checks.is_empty();

@@ -70,7 +70,7 @@ use crate::semantics::origin::is_origin_of;
 pub struct WebSocketUpgrade {
     handshake: HandshakeRequest,
     origin: Origin,
-    /// What is wrong with an origin that the program has passed.
+    /// What is wrong with a value that the program has passed.
     mistake: Option<String>,
     subprotocols: Vec<String>,
     config: Config,
@@ -235,7 +235,9 @@ impl WebSocketUpgrade {
         for allowed in origins {
             match origins::parse(allowed.as_ref()) {
                 Ok(allowed) => is_allowed |= self.origin.is(&allowed),
-                Err(mistake) => self.mistake = Some(mistake),
+                Err(mistake) => {
+                    self.mistake = Some(format!("`WebSocketUpgrade::allow_origins`: {mistake}"));
+                }
             }
         }
         if is_allowed {
@@ -290,14 +292,18 @@ impl WebSocketUpgrade {
     }
 
     /// Sets how long the peer may be silent before a ping is sent. `None` sends none, and a peer
-    /// that has vanished is noticed only when something is sent to it. Default: 30 seconds.
+    /// that has vanished is noticed only when something is sent to it. Default: 30 seconds. With an
+    /// interval of zero, every handshake fails with `500`.
     pub fn ping_interval(mut self, interval: Option<Duration>) -> Self {
+        self.refuse_zero(interval, "ping_interval", "pings would be sent all the time");
         self.config.times.ping_interval = interval.unwrap_or(Duration::MAX);
         self
     }
 
-    /// Sets how long the peer may take to answer a ping. Default: 20 seconds.
+    /// Sets how long the peer may take to answer a ping. Default: 20 seconds. With a timeout of
+    /// zero, every handshake fails with `500`.
     pub fn pong_timeout(mut self, timeout: Duration) -> Self {
+        self.refuse_zero(Some(timeout), "pong_timeout", "no answer would be in time");
         self.config.times.pong_timeout = timeout;
         self
     }
@@ -326,6 +332,12 @@ impl WebSocketUpgrade {
         self
     }
 
+    fn refuse_zero(&mut self, time: Option<Duration>, name: &str, effect: &str) {
+        if time == Some(Duration::ZERO) {
+            self.mistake = Some(format!("with a `WebSocketUpgrade::{name}` of zero, {effect}"));
+        }
+    }
+
     /// Returns the subprotocols that the client offers, the preferred one first.
     pub fn offered_subprotocols(&self) -> impl Iterator<Item = &str> {
         self.handshake.subprotocols()
@@ -335,7 +347,7 @@ impl WebSocketUpgrade {
     pub(super) fn accept(self, respond: impl FnOnce(Negotiated) -> Response) -> Result<Response> {
         if let Some(mistake) = self.mistake {
             // The message is for the log: the mistake is the program's, not the client's.
-            return Err(Error::internal(format!("`WebSocketUpgrade::allow_origins`: {mistake}")));
+            return Err(Error::internal(mistake));
         }
         if let Origin::Foreign(origin) = self.origin {
             return Err(origins::refuse(origin));

@@ -78,12 +78,17 @@ fn probes_have_the_paths_that_the_program_chose() {
 
 #[test]
 fn health_that_is_set_up_wrongly_is_reported_at_the_start() {
-    let health = Health::new().check("a", LONG, failing).live_check("a", LONG, failing);
+    let health = Health::new().check("a", LONG, failing).live_check("a", LONG, failing).check(
+        "b",
+        Duration::ZERO,
+        || Ok::<_, Error>(()),
+    );
     check_mistakes(
         App::new().get("/ready", || "mine").health(health),
         &expect![[r#"
         the app cannot start:
           - two health checks have the name "a"
+          - the health check "b" has a deadline of zero, so it would always be late
           - GET /ready has several handlers; keep one of them: health.rs:_, health.rs:_
     "#]],
     );

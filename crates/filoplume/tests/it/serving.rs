@@ -93,6 +93,21 @@ fn a_panic_is_counted_once_whichever_layer_answers_it() {
     server.wait();
 }
 
+#[test]
+fn an_app_whose_requests_would_never_be_in_time_does_not_start() {
+    let config = ServerConfig::default;
+    let rows = [
+        ("head_timeout", config().head_timeout(Duration::ZERO)),
+        ("content_timeout", config().content_timeout(Duration::ZERO)),
+        ("write_timeout", config().write_timeout(Duration::ZERO)),
+        ("handshake_timeout", config().handshake_timeout(Duration::ZERO)),
+    ];
+    for (name, config) in rows {
+        let error = App::new().config(config).start("127.0.0.1:0").unwrap_err().to_string();
+        assert!(error.contains(&format!("`ServerConfig::{name}` of zero")), "{error}");
+    }
+}
+
 /// This variable is set in the process that gets the signal.
 #[cfg(unix)]
 const IS_CHILD: &str = "FILOPLUME_TEST_CHILD";

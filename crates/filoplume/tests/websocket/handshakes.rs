@@ -1,7 +1,8 @@
 //! Which requests become sockets.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 use filoplume::extract::Proxies;
 use filoplume::prelude::*;
@@ -152,6 +153,33 @@ fn a_refused_origin_is_told_to_the_developer_and_a_mistake_to_no_client() {
         stream.read_to_end(&mut content).unwrap();
         let content = String::from_utf8(content).unwrap();
         assert_eq!(content.contains(text), is_told, "{path} {text}: {content}");
+    }
+}
+
+/// Otherwise the loop would send one ping after the other, or close every silent socket.
+#[test]
+fn no_socket_opens_with_a_time_of_zero() {
+    let app = App::new()
+        .websocket("/ping", |upgrade: WebSocketUpgrade| {
+            echo(upgrade.ping_interval(Some(Duration::ZERO)))
+        })
+        .websocket("/pong", |upgrade: WebSocketUpgrade| echo(upgrade.pong_timeout(Duration::ZERO)))
+        .websocket("/none", |upgrade: WebSocketUpgrade| echo(upgrade.ping_interval(None)))
+        .development(true)
+        .start("127.0.0.1:0")
+        .unwrap();
+    let rows = [
+        ("/ping", "500", "`WebSocketUpgrade::ping_interval` of zero"),
+        ("/pong", "500", "`WebSocketUpgrade::pong_timeout` of zero"),
+        ("/none", "101", ""),
+    ];
+    for (path, status, text) in rows {
+        let (mut stream, head, mut content) = handshake(app.local_addr(), path, &[]);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream.read_to_end(&mut content).unwrap();
+        let content = String::from_utf8_lossy(&content);
+        assert!(content.contains(text), "{path}: {content}");
     }
 }
 

@@ -24,6 +24,9 @@ impl ServerConfig {
         if self.thread_name.contains('\0') {
             return Some("`ServerConfig::thread_name` has a zero byte");
         }
+        if let Some(mistake) = self.time_of_zero() {
+            return Some(mistake);
+        }
         // Each request has a target, and at least the field `Host`.
         match self.limits {
             Limits { head_bytes_max: 0, .. } => {
@@ -37,6 +40,30 @@ impl ServerConfig {
             }
             _ => None,
         }
+    }
+
+    /// Other times may be zero: then nothing is waited for.
+    fn time_of_zero(&self) -> Option<&'static str> {
+        let rows = [
+            (
+                self.head_timeout,
+                "with a `ServerConfig::head_timeout` of zero, no request would arrive in time",
+            ),
+            (
+                self.content_timeout,
+                "with a `ServerConfig::content_timeout` of zero, no content would arrive in time",
+            ),
+            (
+                self.write_timeout,
+                "with a `ServerConfig::write_timeout` of zero, responses would be broken off",
+            ),
+            #[cfg(feature = "tls")]
+            (
+                self.handshake_timeout,
+                "with a `ServerConfig::handshake_timeout` of zero, no handshake would be in time",
+            ),
+        ];
+        rows.iter().find(|(time, _)| time.is_zero()).map(|(_, mistake)| *mistake)
     }
 }
 
@@ -98,6 +125,14 @@ mod tests {
             (limits(Limits { head_bytes_max: none, ..some }), "`Limits::head_bytes_max` of 0"),
             (limits(Limits { target_bytes_max: none, ..some }), "`Limits::target_bytes_max` of 0"),
             (limits(Limits { fields_max: none, ..some }), "`Limits::fields_max` of 0"),
+            (config().head_timeout(Duration::ZERO), "`ServerConfig::head_timeout` of zero"),
+            (config().content_timeout(Duration::ZERO), "`ServerConfig::content_timeout` of zero"),
+            (config().write_timeout(Duration::ZERO), "`ServerConfig::write_timeout` of zero"),
+            #[cfg(feature = "tls")]
+            (
+                config().handshake_timeout(Duration::ZERO),
+                "`ServerConfig::handshake_timeout` of zero",
+            ),
         ];
         for (config, expected) in rows {
             let error = start(config).expect_err(expected).to_string();

@@ -226,7 +226,8 @@ impl Jwt {
     ///
     /// # Errors
     ///
-    /// If no key can sign, or the claims are not a JSON object.
+    /// If no key can sign, if the claims are not a JSON object, or if the lifetime is shorter than
+    /// a second and the claims have no `exp`.
     pub fn issue(&self, claims: &impl Serialize, lifetime: Duration) -> Result<String> {
         let settings = &*self.settings;
         let Some((key, signs)) =
@@ -237,6 +238,11 @@ impl Jwt {
         let Value::Object(mut claims) = serde_json::to_value(claims)? else {
             return Err(Error::internal("the claims of a token must be a struct or a map"));
         };
+        if lifetime.as_secs() == 0 && !claims.contains_key("exp") {
+            return Err(Error::internal(format!(
+                "a token cannot be issued for {lifetime:?}: it would expire at once"
+            )));
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut set = |name: &str, value: Value| {
             claims.entry(name).or_insert(value);

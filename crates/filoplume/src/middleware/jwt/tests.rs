@@ -53,6 +53,16 @@ fn seconds_from_now(seconds: i64) -> i64 {
 }
 
 #[test]
+fn no_token_expires_when_it_is_issued() {
+    for lifetime in [Duration::ZERO, Duration::from_millis(999)] {
+        let error = jwt().issue(&json!({"sub": "ada"}), lifetime).expect_err("it is too short");
+        assert!(format!("{error:?}").contains("it would expire at once"), "{error:?}");
+        let exp = seconds_from_now(60);
+        assert!(jwt().issue(&json!({"sub": "ada", "exp": exp}), lifetime).is_ok());
+    }
+}
+
+#[test]
 fn a_token_has_the_claims_that_it_was_issued_with() {
     let jwt = jwt().issuer("me").audience("you");
     let token = jwt.issue(&json!({"sub": "ada"}), HOUR).expect("it can be signed");
