@@ -9,7 +9,7 @@ use filoplume_runtime::ServerConfig;
 
 use super::{AppService, Bound, Listen, bind, log_address, start_up};
 use crate::app::{App, Beside, Part};
-use crate::core::error::Result;
+use crate::core::error::{Error, Result};
 use crate::routing::Router;
 
 /// How long viewers of the console may take to get the end of its feed when the app has ended.
@@ -157,8 +157,20 @@ impl BesideServer {
             .thread_name(name);
         let service = app.config(config).build()?;
         let listen = listen_beside(restart, name).http(self.address.as_str());
-        self.stage = Stage::Bound(bind(listen)?, service);
+        let bound = bind(listen).map_err(|error| self.with_parts(&error))?;
+        self.stage = Stage::Bound(bound, service);
         Ok(())
+    }
+
+    /// Says whose address cannot be bound: it may be one on which the app itself listens.
+    fn with_parts(&self, error: &Error) -> Error {
+        let names: Vec<_> = self.parts.iter().map(|(part, _)| part.name()).collect();
+        let instead: Vec<_> = self.parts.iter().map(|(part, _)| part.instead()).collect();
+        Error::start_up(format!(
+            "the address of the {}: {error}. Choose another one, or {}",
+            names.join(" and the "),
+            instead.join(" and ")
+        ))
     }
 
     fn start(&mut self) -> Result<()> {

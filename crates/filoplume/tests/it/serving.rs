@@ -108,6 +108,24 @@ fn an_app_whose_requests_would_never_be_in_time_does_not_start() {
     }
 }
 
+/// The app itself may be the one that listens there.
+#[test]
+fn an_address_of_the_metrics_that_is_in_use_is_said_to_be_theirs() {
+    let other = App::new().start("127.0.0.1:0").unwrap();
+    let address = other.local_addr().to_string();
+    let probes = || Health::new().address(&address);
+    let app = || App::new().get("/", || "hi").metrics_on(&address, "/metrics");
+    let rows = [
+        (app(), "the address of the metrics: cannot", "or use `App::metrics` in place of"),
+        (app().health(probes()), "of the metrics and the probes: ", "`Health::address` out"),
+    ];
+    for (app, whose, instead) in rows {
+        let error = format!("{:?}", app.start("127.0.0.1:0").unwrap_err());
+        assert!(error.contains(whose) && error.contains(instead), "{error}");
+        assert!(error.contains(&format!("on {address}, where another program or server")));
+    }
+}
+
 /// This variable is set in the process that gets the signal.
 #[cfg(unix)]
 const IS_CHILD: &str = "FILOPLUME_TEST_CHILD";
