@@ -51,7 +51,8 @@ use super::takes::Takes;
     note = "a struct is read from the query by `Query<T>`, and from the content by `Json<T>` or \
             `Form<T>`; a `HashMap<String, String>` can be that `T`",
     note = "others are `Request`, `String`, `Headers`, `Method`, `ClientAddr`, `Peer` and \
-            `Target`; all are owned: `Request` and `String`, not `&Request` and `&str`"
+            `Target`; all are owned: `Request` and `String`, not `&Request` and `&str`; a \
+            `Response` is what a handler returns"
 )]
 #[doc(alias("FromRequestParts", "Depends", "RequestGuard"))]
 pub trait FromRequest: Sized {

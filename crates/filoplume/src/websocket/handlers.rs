@@ -31,6 +31,10 @@ pub(super) struct Handlers {
 ///
 /// `Kind` is inferred. The compiler speaks of this trait, and not of `FnMut`, only if it has two
 /// implementations to choose from.
+///
+/// `FnMut` is a supertrait so that the compiler infers the type of `socket` in
+/// `|socket, text: String|`. The price is that it counts the parameters before it looks at this
+/// trait: for `|text: String|` it says only that two are expected.
 #[diagnostic::on_unimplemented(
     message = "a closure that handles messages takes the socket first, by reference: \
                `|socket: &Socket, text: String| ..`",
