@@ -72,6 +72,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::config::PerClient;
     use crate::server::Server;
 
     #[test]
@@ -105,6 +106,31 @@ mod tests {
         let behind_proxy = ServerConfig::behind_proxy();
         assert_eq!(times(&behind_proxy), [10, 600, 120, 120, 600].map(seconds));
         assert_eq!(bounds(&behind_proxy), [1 << 10, 1 << 20, 1 << 30, 256 << 10]);
+    }
+
+    /// With none, nothing could ever be served.
+    #[test]
+    fn a_number_that_must_not_be_zero_is_one_instead() {
+        let set = |number: usize| {
+            let config = ServerConfig::default()
+                .event_loops(number)
+                .threads_max(number)
+                .queue_capacity(number)
+                .connections_max(number)
+                .connections_per_client_max(number);
+            let PerClient::Bounded(per_client) = config.connections_per_client_max else {
+                panic!("it is bounded");
+            };
+            [
+                config.event_loops,
+                config.threads_max,
+                config.queue_capacity.unwrap_or_default(),
+                config.connections_max,
+                per_client,
+            ]
+        };
+        assert_eq!(set(0), [1; 5]);
+        assert_eq!([1, 2, 1000].map(set), [[1; 5], [2; 5], [1000; 5]]);
     }
 
     #[test]

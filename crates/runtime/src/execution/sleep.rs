@@ -145,3 +145,42 @@ impl fmt::Debug for WatchdogSleep {
         f.debug_struct("WatchdogSleep").field("is_parked", &self.is_parked).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// For events that are due soon, on a busy machine.
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_watchdog_sleeps_until_a_leader_wakes_it_or_for_good() {
+        let sleep = Arc::new(WatchdogSleep::new());
+        let (tell, told) = mpsc::channel();
+        let of_watchdog = Arc::clone(&sleep);
+        let watchdog = std::thread::spawn(move || {
+            of_watchdog.enter();
+            of_watchdog.park(|| false);
+            for turn in 0.. {
+                of_watchdog.park(|| tell.send(turn).is_ok());
+                if of_watchdog.is_stopped() {
+                    break;
+                }
+            }
+        });
+        for turn in 0..3 {
+            assert_eq!(told.recv_timeout(DEADLINE), Ok(turn), "a leader is awake or woke it");
+            // Ends a call of `park`, but not the sleep.
+            sleep.unpark();
+            assert!(told.try_recv().is_err());
+            sleep.wake();
+        }
+        assert_eq!(told.recv_timeout(DEADLINE), Ok(3));
+        sleep.stop();
+        watchdog.join().unwrap();
+    }
+}

@@ -276,6 +276,20 @@ mod tests {
         assert_eq!(head_ends_in(HAS_BEGUN), Some(Duration::from_millis(1500)));
     }
 
+    #[test]
+    fn each_flag_says_one_thing() {
+        for flags in [0, EXPECTS_PROXY_HEADER, HAS_BEGUN, EXPECTS_PROXY_HEADER | HAS_BEGUN] {
+            let mut header = header_of(CONNECTION);
+            header[1] = flags;
+            let Item::Connection(resumed) = passed(&header).unwrap() else {
+                panic!("it is a connection");
+            };
+            let expects_proxy_header = resumed.accepted.entry.expects_proxy_header;
+            assert_eq!(expects_proxy_header, flags & EXPECTS_PROXY_HEADER != 0, "{flags}");
+            assert_eq!(resumed.head_ends_in.is_some(), flags & HAS_BEGUN != 0, "{flags}");
+        }
+    }
+
     /// Sends a connection with unused bytes, and returns what is received.
     fn resumed(connection: &mut Connection, unused: &[u8]) -> Resumed {
         let mut leftover = Content::default();

@@ -86,3 +86,15 @@ fn a_callback_that_panics_is_counted() {
     engine.cancel(latch);
     eventually(|| engine.counters.panics.get() == 1);
 }
+
+/// The pool of a server that has ended takes no tasks. A runner that does not begin must not count,
+/// or a few of these would be the last ones.
+#[test]
+fn a_runner_that_gets_no_thread_does_not_count() {
+    let (engine, (tell, _told)) = (engine(), mpsc::channel());
+    engine.pool.close();
+    let waiting: Vec<_> =
+        (0..2 * RUNNERS_MAX).map(|number| cancel(&engine, number, &tell)).collect();
+    let state = engine.cancels.state.lock();
+    assert_eq!((state.runners, state.waiting.len()), (0, waiting.len()));
+}

@@ -169,3 +169,78 @@ pub(super) fn refuse_body(response: &mut Response) {
     OF_WHAT_FOLLOWS.iter().for_each(|name| _ = response.headers_mut().remove(name));
     response.set_header("retry-after", RETRY_AFTER.to_string()).expect("a valid header");
 }
+
+#[cfg(all(test, unix, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use std::io::{self, Read};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::buffers::Buffers;
+    use crate::engine::tests::{accepted_over, event_loops, serving};
+    use crate::engine::worker::Outcome;
+    use crate::engine::worker::tests::worker;
+    use crate::service::pushed::{self, Sender};
+    use crate::service::request::Request;
+    use crate::transport::{Peer, Transport};
+
+    /// Begins a pushed response to a request of this version, and lets `act` decide how its
+    /// connection ends. Returns what the client reads.
+    fn end(version: &str, act: fn(&Sender)) -> Result<String, io::ErrorKind> {
+        let senders = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&senders);
+        let engine = serving(Default::default(), move |_: Request| {
+            let (sender, body) = pushed::channel();
+            kept.lock().push(sender);
+            let mut response = Response::new(200);
+            response.set_pushed(body);
+            response
+        });
+        let [event_loop] = event_loops(&engine);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, address) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let transport = Transport::tcp(mio::net::TcpStream::from_std(socket));
+        let accepted = accepted_over(transport, Peer::Tcp(address));
+        let loop_handle = Arc::clone(event_loop.handle());
+        let mut connection = Box::new(Connection::new(accepted, loop_handle, 0, Instant::now()));
+        let head = format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n");
+        connection.leftover.extend(head.as_bytes());
+        let mut buffers = Buffers::take();
+        let mut worker = worker(engine, &mut buffers, Some(Box::new(event_loop)));
+        let connection = worker.load(connection);
+        let Outcome::Parked(connection) = worker.serve(connection) else {
+            panic!("it waits for its sender");
+        };
+        act(&senders.lock()[0]);
+        // Served once more, and then closed as when there is no room for it.
+        let (Outcome::Parked(connection) | Outcome::Closed(connection)) = worker.serve(connection)
+        else {
+            panic!("it is not moved");
+        };
+        drop(connection);
+        let mut read = String::new();
+        client.read_to_string(&mut read).map_err(|error| error.kind())?;
+        Ok(read)
+    }
+
+    /// Without chunks, an orderly end of the connection means that the response is complete.
+    #[test]
+    fn a_pushed_response_without_chunks_is_reset_unless_it_is_complete() {
+        let goes_on = |sender: &Sender| sender.send("some").unwrap();
+        let ends = |sender: &Sender| sender.finish();
+        let fails = |sender: &Sender| sender.fail("a test");
+        let reset = Err(io::ErrorKind::ConnectionReset);
+        let end = |version, act| end(version, act).map(|read| read.starts_with("HTTP/1.1 200"));
+        assert_eq!([end("1.0", goes_on), end("1.0", fails)], [reset, reset]);
+        assert_eq!(end("1.0", ends), Ok(true));
+        assert_eq!([goes_on, ends].map(|act: fn(&Sender)| end("1.1", act)), [Ok(true); 2]);
+    }
+}

@@ -449,3 +449,15 @@ impl Worker<'_> {
         Outcome::Yielded(connection)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_turns_of_a_crowd_take_four_milliseconds_together() {
+        let crowds = [0, 1, 4, 5, 8, 80, 81, u32::MAX];
+        let turns = crowds.map(|crowd| pipeline_turn(crowd).as_micros());
+        assert_eq!(turns, [1000, 1000, 1000, 800, 500, 50, 50, 50]);
+    }
+}

@@ -13,6 +13,10 @@ use super::*;
 use crate::config::ServerConfig;
 use crate::engine::tests::{connection, event_loops, serving};
 use crate::execution::probe::Clocks;
+use crate::service::Service;
+use crate::service::plan::Plan;
+use crate::service::request::Request;
+use crate::service::response::Response;
 
 /// The reason and the status of a refusal in the log.
 type Line = (String, Option<u64>);
@@ -140,4 +144,44 @@ fn what_is_sent_last_has_the_time_for_a_write() {
     http.expire(true, &buffers);
     let deadline = http.deadline(&buffers.clock, false, &engine.config);
     assert_eq!(deadline, Some(buffers.clock.now() + Duration::from_secs(7)));
+}
+
+/// Notes of each request whether its client has gone before the handler begins.
+struct Notes(Arc<Mutex<Vec<bool>>>);
+
+impl Service for Notes {
+    fn plan(&self, _: &mut Request) -> Plan {
+        Plan::new().cancellable()
+    }
+
+    fn call(&self, request: Request) -> Response {
+        self.0.lock().push(request.cancel().is_cancelled());
+        Response::new(204)
+    }
+}
+
+/// The event that says so was delivered before, so there will be no other one.
+#[test]
+fn a_handler_that_begins_after_its_client_has_gone_is_told_at_once() {
+    for leads in [true, false] {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let engine = serving(Default::default(), Notes(Arc::clone(&notes)));
+        let [event_loop] = event_loops(&engine);
+        let mut connections = [false, true].map(|has_end| {
+            let (mut connection, client) = connection(&event_loop);
+            connection.has_end = has_end;
+            connection.leftover.extend(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            (Some(connection), client)
+        });
+        let mut buffers = Buffers::take();
+        let (lead, other) =
+            if leads { (Some(Box::new(event_loop)), None) } else { (None, Some(event_loop)) };
+        let mut worker = worker(engine, &mut buffers, lead);
+        for (connection, _) in &mut connections {
+            let connection = worker.load(connection.take().unwrap());
+            drop(worker.serve(connection));
+        }
+        assert_eq!(*notes.lock(), [false, true], "leads: {leads}");
+        drop(other);
+    }
 }

@@ -202,6 +202,20 @@ fn a_system_without_thread_clocks_reports_unknown_times() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_call_on_the_pool_waits_while_it_does_not_run() {
+    let clocks = Clocks::default();
+    let probe = clocks.begin_on_pool(true);
+    let before = on_processor().unwrap();
+    while on_processor().unwrap() < before + Duration::from_millis(5) {}
+    thread::sleep(Duration::from_millis(10));
+    let took = clocks.end_on_pool(&probe);
+    let (ran, waited) = (took.ran.unwrap(), took.waited.unwrap());
+    assert!(ran >= Duration::from_millis(5) && waited >= Duration::from_millis(10), "{took:?}");
+    assert_eq!(ran + waited, took.wall);
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_waiting_thread_is_distinguished_from_a_running_one() {
     use std::sync::mpsc;

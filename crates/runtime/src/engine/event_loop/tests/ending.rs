@@ -78,6 +78,29 @@ fn a_handler_learns_that_its_client_has_gone_while_it_runs() {
     assert_eq!(event_loop.handle.engine.counters.cancelled.get(), 2);
 }
 
+/// Other threads have two connections when an event comes for each. The loop notes for later what
+/// they have missed, and tells the handler of the one whose peer has gone.
+#[test]
+fn only_the_end_of_a_taken_connection_is_the_end_of_its_client() {
+    let (mut event_loop, now) = (event_loop(), Instant::now());
+    let [sends, ends] = [(); 2].map(|()| event_loop.slab.reserve());
+    let (parked, _client) = add_idle(&mut event_loop, now);
+    let latches = [(); 2].map(|()| Arc::new(Latch::new()));
+    for (token, latch) in [sends, ends].into_iter().zip(&latches) {
+        event_loop.watch_client(token, Arc::clone(latch));
+    }
+    event_loop.ready.push(sends, Readiness::Io);
+    event_loop.ready.push(ends, Readiness::IoAndEnd);
+    event_loop.ready.push(parked, Readiness::Io);
+    let Turn::Serve(connection, Readiness::Io) = event_loop.next(&mut Clock::new()) else {
+        panic!("the third one is served");
+    };
+    assert_eq!(connection.token(), parked);
+    assert_eq!(latches.each_ref().map(|latch| latch.is_set()), [false, true]);
+    let missed = [sends, ends].map(|token| event_loop.slab.take_missed(token));
+    assert_eq!(missed, [Missed::Io, Missed::IoAndEnd]);
+}
+
 /// Continues a connection of another process. Returns when its head must be there.
 fn resumed(head_ends_in: Option<Duration>) -> Duration {
     let (mut event_loop, now) = (event_loop(), Instant::now());

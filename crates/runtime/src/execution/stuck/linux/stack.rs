@@ -341,6 +341,37 @@ mod tests {
         }
     }
 
+    /// The bytes before a return address, in all forms that a call has.
+    #[test]
+    fn what_follows_a_call_is_told_from_what_does_not() {
+        const CALLS: [&[u8]; 8] = [
+            &[0xe8, 1, 2, 3, 4],             // call .
+            &[0xff, 0xd0],                   // call rax
+            &[0x41, 0xff, 0xd3],             // call r11
+            &[0xff, 0x50, 0x18],             // call [rax + 24]
+            &[0xff, 0x54, 0x24, 0x08],       // call [rsp + 8]
+            &[0xff, 0x15, 1, 2, 3, 4],       // call [rip + ..]
+            &[0xff, 0x90, 0, 1, 0, 0],       // call [rax + 256]
+            &[0xff, 0x94, 0x24, 0, 1, 0, 0], // call [rsp + 256]
+        ];
+        const OTHERS: [&[u8]; 6] = [
+            &[0xe9, 1, 2, 3, 4],             // jmp .
+            &[0xff, 0xe0],                   // jmp rax
+            &[0xff, 0x60, 0x18],             // jmp [rax + 24]
+            &[0xff, 0x25, 1, 2, 3, 4],       // jmp [rip + ..]
+            &[0xff, 0x74, 0x24, 0x08],       // push [rsp + 8]
+            &[0xff, 0xb4, 0x24, 0, 1, 0, 0], // push [rsp + 256]
+        ];
+        let memory = Memory::open();
+        let follows = |code: &[u8]| {
+            let bytes = [&[0x90; 16], code].concat();
+            follows_call(bytes.as_ptr_range().end as u64, &memory)
+        };
+        assert!(CALLS.iter().all(|call| follows(call)), "{:?}", CALLS.map(follows));
+        assert!(!OTHERS.iter().any(|other| follows(other)), "{:?}", OTHERS.map(follows));
+        assert!(!follows_call(3, &memory), "there is nothing before it");
+    }
+
     #[test]
     fn what_calls_the_handler_is_left_out_and_the_handler_never_is() {
         let check = |names: &[&str], expected: &[&str]| {
