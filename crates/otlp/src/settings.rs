@@ -276,6 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn bounds_and_times_are_those_that_are_documented_or_set() {
+        let of = |otlp: &Otlp| {
+            let QueueLimits { spans, bytes, delay } = otlp.queue;
+            let times = [delay, otlp.timeout, otlp.shutdown_timeout].map(|time| time.as_secs());
+            ([spans, bytes], times)
+        };
+        assert_eq!(of(&Otlp::new()), ([2048, 8 << 20], [5, 10, 3]));
+        let seconds = Duration::from_secs;
+        let set = Otlp::new().queue_spans(1).queue_bytes(2).delay(seconds(60));
+        let set = set.timeout(seconds(70)).shutdown_timeout(seconds(80));
+        assert_eq!(of(&set), ([1, 2], [60, 70, 80]));
+    }
+
+    #[test]
     fn mistakes_are_reported_at_the_start_without_secrets() {
         let rows = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector", "does not begin with `http://`"),

@@ -193,3 +193,24 @@ fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_events_of_a_span_take_64_kib_and_at_most_one_event_more() {
+        let mut recording = Recording::new("work", None);
+        let value = Value::of_text(&"x".repeat(100));
+        let mut of_one = 0;
+        while recording.dropped_events == 0 {
+            let before = recording.events.len();
+            recording.add_event("event", &[("text", value.clone())]);
+            of_one = of_one.max(recording.events.len() - before);
+        }
+        let (events, enough) = (recording.events.len(), 64 * 1024);
+        assert!((enough..enough + of_one).contains(&events), "{events}");
+        recording.add_event("event", &[]);
+        assert_eq!((recording.events.len(), recording.dropped_events), (events, 2));
+    }
+}

@@ -237,12 +237,14 @@ fn short_messages_and_noise_are_sent_as_they_are() {
 #[test]
 fn the_shortest_message_that_is_compressed_has_the_bytes_of_the_option() {
     let (params, _) = DeflateConfig::default().accept("permessage-deflate").unwrap();
-    let options = DeflateOptions { bytes_min: 50, ..DeflateOptions::default() };
-    let mut encoder = Encoder::new(Role::Server).with_deflate(&params, options);
-    for (length, first) in [(49, 0x81), (50, 0xc1)] {
-        let mut output = Vec::new();
-        encoder.text(&"a".repeat(length), &mut output);
-        assert_eq!(output[0], first, "{length} bytes");
+    let set = DeflateOptions { bytes_min: 50, ..DeflateOptions::default() };
+    for (options, bytes_min) in [(set, 50), (DeflateOptions::default(), 64)] {
+        let mut encoder = Encoder::new(Role::Server).with_deflate(&params, options);
+        for (length, first) in [(bytes_min - 1, 0x81), (bytes_min, 0xc1)] {
+            let mut output = Vec::new();
+            encoder.text(&"a".repeat(length), &mut output);
+            assert_eq!(output[0], first, "{length} bytes");
+        }
     }
 }
 

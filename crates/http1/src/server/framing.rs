@@ -88,3 +88,46 @@ impl RequestFacts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(version: Version, method: MethodKind) -> RequestFacts {
+        RequestFacts { version, method, expects_continue: false }
+    }
+
+    /// After a 2xx to `CONNECT` there is no HTTP that `Connection` could be about.
+    #[test]
+    fn what_connection_says_follows_from_what_comes_next() {
+        use ConnectionField::{Absent, Close, KeepAlive, Upgrade, UpgradeAndClose};
+
+        for (reason, version, expected) in [
+            (Some(CloseReason::Upgraded), Version::Http11, [Absent, Upgrade]),
+            (Some(CloseReason::PeerAsked), Version::Http11, [Close, UpgradeAndClose]),
+            (Some(CloseReason::Http10), Version::Http10, [Close, UpgradeAndClose]),
+            (Some(CloseReason::UntilClose), Version::Http10, [Close, UpgradeAndClose]),
+            (Some(CloseReason::Shutdown), Version::Http11, [Close, UpgradeAndClose]),
+            (None, Version::Http11, [Absent, Upgrade]),
+            (None, Version::Http10, [KeepAlive, Upgrade]),
+        ] {
+            let facts = of(version, MethodKind::Other);
+            let fields = [false, true].map(|upgrade| facts.connection_field(reason, upgrade));
+            assert_eq!(fields, expected, "{reason:?} {version:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_switch_and_a_connect_that_succeeds_hand_the_connection_over() {
+        let statuses = [101, 200, 204, 299, 300, 404]
+            .map(|status| StatusCode::from_u16(status).expect("it is valid"));
+        for (method, expected) in [
+            (MethodKind::Connect, [true, true, true, true, false, false]),
+            (MethodKind::Other, [true, false, false, false, false, false]),
+            (MethodKind::Head, [true, false, false, false, false, false]),
+        ] {
+            let facts = of(Version::Http11, method);
+            assert_eq!(statuses.map(|status| facts.is_handed_over(status)), expected, "{method:?}");
+        }
+    }
+}

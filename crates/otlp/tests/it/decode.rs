@@ -44,6 +44,8 @@ fn span(span: &Message) -> Span {
         assert!(int(event, 1) > 0, "an event has a time");
         (text(event, 2), attributes(event, 3))
     };
+    let (started, ended) = (int(span, 7), int(span, 8));
+    assert!(started > 0 && started <= ended, "a span ends after it starts: {started}, {ended}");
     Span {
         trace_id: hex(span, 1),
         span_id: hex(span, 2),
@@ -51,8 +53,8 @@ fn span(span: &Message) -> Span {
         parent_id: hex(span, 4),
         name: text(span, 5),
         kind: int(span, 6),
-        started: int(span, 7),
-        ended: int(span, 8),
+        started,
+        ended,
         attributes: attributes(span, 9),
         events: messages(span, 11).iter().map(event).collect(),
         dropped_events: int(span, 12),
