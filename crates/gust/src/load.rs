@@ -45,7 +45,7 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
     let stopper = signals.handle();
     let (sender, slices) = mpsc::channel();
     let (returns, returned): (Vec<_>, Vec<_>) = (0..plan.threads).map(|_| mpsc::channel()).unzip();
-    let collector = Collector::new(returns, (length / tick / INTERVALS).max(1));
+    let collector = Collector::new(returns, ticks_per_interval(length, tick));
     let (threads, collected, cpu) = thread::scope(|scope| {
         let mut signals = signals;
         let shared = &shared;
@@ -112,6 +112,11 @@ fn start<'scope>(
     numbered.map(start_one).collect()
 }
 
+/// Returns how many ticks an interval of the timeline has. `length` is 0 if the run has no end.
+fn ticks_per_interval(length: Nanos, tick: Nanos) -> u64 {
+    (length / tick / INTERVALS).max(1)
+}
+
 /// Raises the limit of open files as far as the system allows. If it is still too low, connects
 /// fail and are counted.
 fn allow_many_sockets() {
@@ -136,5 +141,44 @@ impl Observer for WarmUpObserver<'_> {
             self.before.server = self.plan.server.and_then(CpuTime::of);
         }
         self.progress.update(live);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::histogram::Histogram;
+
+    #[test]
+    fn a_timeline_has_some_two_hundred_intervals_of_at_least_a_tick() {
+        let of = |ticks: u64| ticks_per_interval(ticks * TICK, TICK);
+        assert_eq!([0, 1, 199, 200, 399].map(of), [1; 5]);
+        assert_eq!([400, 2000, 2199, 360_000].map(of), [2, 10, 10, 1800]);
+        assert_eq!(ticks_per_interval(4000 * TICK, 2 * TICK), 10);
+    }
+
+    #[test]
+    fn the_cpu_time_of_the_warm_up_is_what_its_last_update_says() {
+        let nothing = CpuTime { user: 0.0, system: 0.0 };
+        let used_before = |arguments: &str, is_warm_up: bool| {
+            let plan = args::plan(arguments).expect("it is valid");
+            let mut before = CpuUsed { client: nothing, server: None };
+            let mut progress = Progress::new(&plan, true);
+            let mut observer =
+                WarmUpObserver { progress: &mut progress, plan: &plan, before: &mut before };
+            observer.update(&Live {
+                is_warm_up,
+                responses: 0,
+                errors: 0,
+                latency: Histogram::new(),
+                responses_total: 0,
+                errors_total: 0,
+            });
+            before.client.total() > 0.0
+        };
+        assert!(used_before(":1 --warmup 1s", true));
+        assert!(!used_before(":1 --warmup 1s", false), "the requests count already");
+        assert!(!used_before(":1 --warmup 0s", true), "there is no warm-up");
     }
 }

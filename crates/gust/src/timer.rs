@@ -114,3 +114,35 @@ mod imp {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+mod tests {
+    use std::time::Instant;
+
+    use mio::Token;
+
+    use super::*;
+    use crate::units::{MICROSECOND, MILLISECOND, nanos};
+
+    /// The descriptor ends short waits, because the poller counts in whole milliseconds.
+    #[test]
+    fn a_wait_is_never_cut_short_and_a_short_one_is_ended_by_the_timer() {
+        let mut events = Events::with_capacity(8);
+        for (is_precise, wait, is_by_timer) in [
+            (true, 300 * MICROSECOND, true),
+            (true, 9999 * MICROSECOND, true),
+            (true, 12 * MILLISECOND, false),
+            (true, 0, false),
+            (false, 300 * MICROSECOND, false),
+        ] {
+            let mut poll = Poll::new().unwrap();
+            let mut timer = Timer::new(&poll, Token(7), is_precise).unwrap();
+            let begun = Instant::now();
+            timer.wait(&mut poll, &mut events, wait).unwrap();
+            assert!(nanos(begun.elapsed()) >= wait, "{wait}");
+            let is_ended_by_timer = events.iter().any(|event| event.token() == Token(7));
+            assert_eq!(is_ended_by_timer, is_by_timer, "{is_precise} {wait}");
+        }
+    }
+}

@@ -196,6 +196,22 @@ mod tests {
     }
 
     #[test]
+    fn a_time_has_three_digits_on_both_sides_of_each_boundary() {
+        for (unit, name) in [(1.0, "µs"), (1e3, "ms"), (1e6, "s")] {
+            for (thousandths, shown) in [
+                (1000.0, "1.00"),
+                (9994.0, "9.99"),
+                (9995.0, "10.0"),
+                (99_940.0, "99.9"),
+                (99_950.0, "100"),
+                (999_400.0, "999"),
+            ] {
+                assert_eq!(time(thousandths * unit), format!("{shown} {name}"));
+            }
+        }
+    }
+
+    #[test]
     fn a_time_that_is_rounded_up_to_the_next_unit_has_it() {
         for (nanos, shown) in [
             (999.4, "999 ns"),
