@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fmt;
+use std::io::Read;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ use crate::service::Service;
 use crate::service::plan::Plan;
 use crate::service::request::Request;
 use crate::service::response::Response;
+use crate::service::tcp::{Io, Protocol};
 
 /// The reason and the status of a refusal in the log.
 type Line = (String, Option<u64>);
@@ -184,4 +186,35 @@ fn a_handler_that_begins_after_its_client_has_gone_is_told_at_once() {
         assert_eq!(*notes.lock(), [false, true], "leads: {leads}");
         drop(other);
     }
+}
+
+/// A service whose connections switch to a protocol without messages.
+struct Switches;
+
+impl Protocol for Switches {
+    fn data(&mut self, bytes: &[u8], _: &mut Io<'_>) -> usize {
+        bytes.len()
+    }
+}
+
+impl Service for Switches {
+    fn call(&self, _: Request) -> Response {
+        Response::upgrade_to(Switches)
+    }
+}
+
+#[test]
+fn a_connection_that_switches_to_another_protocol_is_counted() {
+    let engine = serving(Default::default(), Switches);
+    let [event_loop] = event_loops(&engine);
+    let (mut connection, mut client) = connection(&event_loop);
+    connection.leftover.extend(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\r\n");
+    let mut buffers = Buffers::take();
+    let mut worker = worker(Arc::clone(&engine), &mut buffers, Some(Box::new(event_loop)));
+    let connection = worker.load(connection);
+    drop(worker.serve(connection));
+    assert_eq!(engine.counters.upgraded.get(), 1);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
 }
