@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_events_of_a_span_take_64_kib_and_at_most_one_event_more() {
         let mut recording = Recording::new("work", None);
-        let value = Value::of_text(&"x".repeat(100));
+        let value = Value::Text("x".repeat(100));
         let mut of_one = 0;
         while recording.dropped_events == 0 {
             let before = recording.events.len();

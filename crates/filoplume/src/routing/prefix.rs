@@ -216,6 +216,8 @@ mod tests {
             ("/@{name}", "/@ada/a", true),
             ("/@{name}", "/@", false),
             ("/{name}.d", "/x.d/a", true),
+            ("/files/{*rest}", "/files/a/b", true),
+            ("/files/{*rest}", "/files", false),
         ];
         for (prefix, path, expected) in rows {
             assert_eq!(

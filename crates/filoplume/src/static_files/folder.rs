@@ -295,6 +295,31 @@ mod tests {
         assert_eq!(is_open.recv_timeout(Duration::from_secs(60)), Ok(true));
     }
 
+    /// Tests that run as root can read all files, so no file has most of these errors.
+    #[test]
+    fn only_an_error_of_the_system_itself_is_an_error_of_the_server() {
+        use rustix::io::Errno;
+
+        let opened = |error: Errno| match open_error(error.into(), "/a") {
+            Ok(Found::Nothing) => "nothing",
+            Ok(Found::Folder) => "a folder",
+            Ok(_) => "a file",
+            Err(error) => {
+                assert_eq!(error.status(), 500);
+                "an error"
+            }
+        };
+        for nothing in
+            [Errno::NOENT, Errno::NOTDIR, Errno::ACCESS, Errno::PERM, Errno::LOOP, Errno::NXIO]
+        {
+            assert_eq!(opened(nothing), "nothing", "{nothing:?}");
+        }
+        assert_eq!(opened(Errno::ISDIR), "a folder");
+        for error in [Errno::IO, Errno::MFILE, Errno::NOMEM, Errno::STALE] {
+            assert_eq!(opened(error), "an error", "{error:?}");
+        }
+    }
+
     /// Creates a root with links of all kinds, and a secret outside of it.
     fn root() -> (tempfile::TempDir, Folder) {
         let outside = tempfile::tempdir().unwrap();

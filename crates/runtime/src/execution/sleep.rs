@@ -162,7 +162,7 @@ mod tests {
         let sleep = Arc::new(WatchdogSleep::new());
         let (tell, told) = mpsc::channel();
         let of_watchdog = Arc::clone(&sleep);
-        let watchdog = std::thread::spawn(move || {
+        let watchdog = thread::spawn(move || {
             of_watchdog.enter();
             of_watchdog.park(|| false);
             for turn in 0.. {

@@ -94,7 +94,7 @@ pub(super) fn worker(
 
 /// Returns what is logged while a worker without a loop ends a connection.
 fn logged(end: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome) -> Vec<Line> {
-    let engine = serving(Default::default(), |_: crate::Request| crate::Response::new(204));
+    let engine = serving(Default::default(), |_: Request| Response::new(204));
     let [event_loop] = event_loops(&engine);
     let (connection, _client) = connection(&event_loop);
     let mut buffers = Buffers::take();
@@ -138,7 +138,7 @@ fn a_request_that_is_refused_is_logged_with_its_status() {
 fn what_is_sent_last_has_the_time_for_a_write() {
     let config = ServerConfig::default();
     let config = config.write_timeout(Duration::from_secs(7)).content_timeout(Duration::MAX);
-    let engine = serving(config, |_: crate::Request| crate::Response::new(204));
+    let engine = serving(config, |_: Request| Response::new(204));
     let [event_loop] = event_loops(&engine);
     let (mut connection, _client) = connection(&event_loop);
     let buffers = Buffers::take();
