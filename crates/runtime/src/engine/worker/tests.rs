@@ -199,7 +199,7 @@ impl Protocol for Switches {
 
 impl Service for Switches {
     fn call(&self, _: Request) -> Response {
-        Response::upgrade_to(Switches)
+        Response::upgrade_to(Self)
     }
 }
 
