@@ -1,13 +1,14 @@
 //! Running the examples as separate processes.
 
 use std::env;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{self, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::free::free_address;
 use crate::process::Process;
 use crate::wait::{eventually, eventually_within};
 
@@ -199,11 +200,6 @@ pub fn installed(program: &str) -> bool {
         skip::without(program);
     }
     version.is_ok()
-}
-
-/// Returns an address that was free a moment ago.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Returns the folder of this profile's programs, such as `target/debug`.

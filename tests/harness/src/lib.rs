@@ -10,6 +10,7 @@
 mod browser;
 mod child;
 mod client;
+mod free;
 mod latency;
 mod load;
 mod process;
@@ -18,8 +19,9 @@ mod stream;
 mod wait;
 
 pub use browser::Browser;
-pub use child::{Child, Example, cargo, free_address, installed};
+pub use child::{Child, Example, cargo, installed};
 pub use client::{Client, Ended, Framing, Response, ask, reset};
+pub use free::free_address;
 pub use latency::{GoodClient, Latencies};
 pub use load::{Load, beside_others, one_at_a_time};
 pub use process::{Process, may_open, with_descriptors};

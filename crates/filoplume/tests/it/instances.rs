@@ -11,8 +11,7 @@ use filoplume::instances::RedisChannel;
 use filoplume::prelude::*;
 use filoplume::sse::{Event, Hub, LastEventId};
 use filoplume::testing::TestClient;
-
-use crate::redis_server::{RedisServer, free_port};
+use harness::Redis;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -37,10 +36,10 @@ impl Instance {
     }
 
     /// Starts instances that reach each other.
-    fn start_two(server: &RedisServer) -> [Self; 2] {
+    fn start_two(server: &Redis) -> [Self; 2] {
         // The URL is another text, so that the second instance has threads and connections of its
         // own.
-        let other = format!("redis://localhost:{}/", server.port());
+        let other = format!("redis://localhost:{}/", server.address().port());
         let instances = [Self::start(&server.url()), Self::start(&other)];
         instances.iter().for_each(Self::wait_for_redis);
         instances
@@ -106,7 +105,7 @@ impl Reader {
 
 #[test]
 fn clients_of_all_instances_get_each_event_once_and_in_the_order_of_its_sender() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let third = Instance::start(&server.url());
     let channel = RedisChannel::new(&server.url(), "other").unwrap();
@@ -142,7 +141,7 @@ fn clients_of_all_instances_get_each_event_once_and_in_the_order_of_its_sender()
 
 #[test]
 fn a_client_that_moves_to_another_instance_gets_what_it_missed() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     first.hub.send("one");
     first.hub.send("two");
@@ -160,8 +159,8 @@ fn a_client_that_moves_to_another_instance_gets_what_it_missed() {
 
 #[test]
 fn without_redis_an_instance_serves_its_own_clients_and_others_get_what_follows_its_return() {
-    let port = free_port();
-    let url = format!("redis://127.0.0.1:{port}/");
+    let address = harness::free_address();
+    let url = format!("redis://{address}/");
     let [first, second] = [Instance::start(&url), Instance::start(&url)];
     let sent = |text: &str| {
         let dropped = first.channel.counts().dropped;
@@ -170,7 +169,7 @@ fn without_redis_an_instance_serves_its_own_clients_and_others_get_what_follows_
         eventually("it is dropped", || first.channel.counts().dropped > dropped);
     };
     sent("before the start");
-    let Some(mut server) = RedisServer::start_at(port) else { return };
+    let Some(mut server) = Redis::start_at(address) else { return };
     for round in 0..2 {
         first.wait_for_redis();
         second.wait_for_redis();
@@ -190,7 +189,7 @@ fn without_redis_an_instance_serves_its_own_clients_and_others_get_what_follows_
 
 #[test]
 fn a_redis_that_stops_answering_delays_no_sender() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     server.signal("STOP");
     // Twice as many bytes as may wait for Redis.
@@ -213,7 +212,7 @@ fn a_redis_that_stops_answering_delays_no_sender() {
 
 #[test]
 fn a_collector_tells_whether_a_channel_is_connected_and_what_became_of_messages() {
-    let Some(mut server) = RedisServer::start() else { return };
+    let Some(mut server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     first.hub.send("one");
     second.wait_for("one");
@@ -240,8 +239,8 @@ fn a_collector_tells_whether_a_channel_is_connected_and_what_became_of_messages(
 }
 
 /// Returns the bytes that instances send for an event.
-fn capture(server: &RedisServer, instance: &Instance, event: Event) -> Vec<u8> {
-    let mut connection = server.connect().unwrap();
+fn capture(server: &Redis, instance: &Instance, event: Event) -> Vec<u8> {
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     connection.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut foreign = connection.as_pubsub();
     foreign.subscribe("filoplume:channel:feed").unwrap();
@@ -251,13 +250,13 @@ fn capture(server: &RedisServer, instance: &Instance, event: Event) -> Vec<u8> {
 
 #[test]
 fn messages_of_strangers_break_nothing() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let event = Event::new("an event").event("news").unwrap().key(7).retry(DEADLINE);
     let valid = capture(&server, &first, event);
     second.wait_for("an event");
 
-    let mut connection = server.connect().unwrap();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let mut publish = |message: &[u8]| {
         let publish = redis::cmd("PUBLISH").arg("filoplume:channel:feed").arg(message).to_owned();
         publish.exec(&mut connection).unwrap();
@@ -302,7 +301,7 @@ fn messages_of_strangers_break_nothing() {
 
 #[test]
 fn a_message_that_is_too_long_stays_on_its_instance() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let channel = RedisChannel::new(&server.url(), "feed").unwrap().message_bytes_max(1000);
     let brief = Instance { hub: Hub::new().replay(10).joined(&channel), channel };
@@ -323,7 +322,7 @@ fn a_message_that_is_too_long_stays_on_its_instance() {
 
 #[test]
 fn a_hub_that_is_dropped_leaves_its_channel_and_ends_its_connections() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let Instance { hub, channel } = first;
     let clone = hub.clone();
@@ -331,7 +330,7 @@ fn a_hub_that_is_dropped_leaves_its_channel_and_ends_its_connections() {
     clone.send("the last words");
     second.wait_for("the last words");
     drop(clone);
-    let subscribers = |server: &RedisServer| {
+    let subscribers = |server: &Redis| {
         let answer = server.ask("PUBSUB NUMSUB filoplume:channel:feed");
         answer.lines().last().map(str::to_owned)
     };

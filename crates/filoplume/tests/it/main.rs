@@ -21,7 +21,6 @@ mod multipart;
 mod own_errors;
 mod presentation;
 mod redirects;
-mod redis_server;
 mod refused;
 mod responses;
 mod revocation;

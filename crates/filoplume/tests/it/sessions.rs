@@ -13,8 +13,7 @@ use filoplume::Key;
 use filoplume::middleware::Sessions;
 use filoplume::prelude::*;
 use filoplume::session::{MemoryStore, RedisStore, SessionStore, SqliteStore};
-
-use crate::redis_server::RedisServer;
+use harness::Redis;
 
 const NAME: &str = "__Host-session";
 
@@ -69,7 +68,7 @@ fn with_each_storage(test: impl Fn(&dyn Fn() -> Sessions, bool)) {
     let folder = tempfile::tempdir().expect("there is room");
     let file = folder.path().join("sessions.db");
     test(&|| Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key()), true);
-    if let Some(redis) = RedisServer::start() {
+    if let Some(redis) = Redis::start() {
         test(&|| Sessions::new(redis_store(&redis), key()), true);
     }
 }
@@ -436,6 +435,6 @@ fn flash_messages_are_shown_once() {
     });
 }
 
-fn redis_store(server: &RedisServer) -> RedisStore {
+fn redis_store(server: &Redis) -> RedisStore {
     RedisStore::connect(&server.url()).expect("it answers")
 }

@@ -3,9 +3,9 @@
 use filoplume::instances::RedisChannel;
 use filoplume::prelude::*;
 use filoplume::websocket::{Message, Rooms, Socket, WebSocketUpgrade};
+use harness::Redis;
 
 use crate::client::{Client, Received, eventually, text};
-use crate::redis_server::RedisServer;
 
 struct Instance {
     rooms: Rooms,
@@ -43,8 +43,8 @@ impl Instance {
         Self { rooms, channel, app }
     }
 
-    fn start_two(server: &RedisServer) -> [Self; 2] {
-        let other = format!("redis://localhost:{}/", server.port());
+    fn start_two(server: &Redis) -> [Self; 2] {
+        let other = format!("redis://localhost:{}/", server.address().port());
         let instances = [Self::start(&server.url()), Self::start(&other)];
         instances.iter().for_each(Self::wait_for_redis);
         instances
@@ -63,7 +63,7 @@ impl Instance {
 
 #[test]
 fn members_on_all_instances_receive_each_message_once() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let [mut ada, mut bob] = [first.member("one"), first.member("one")];
     let [mut cid, mut eve] = [second.member("one"), second.member("other")];
@@ -86,13 +86,13 @@ fn members_on_all_instances_receive_each_message_once() {
 
 #[test]
 fn names_of_rooms_are_only_names_and_strangers_make_no_rooms() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let mut member = second.member("feather");
     for name in ["", "*", "feather\r\nPUBLISH x y", "filoplume:channel:chat", "\u{1f426}\0"] {
         first.rooms.broadcast(name, "for nobody");
     }
-    let mut connection = server.connect().unwrap();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let mut publish = |message: &[u8]| {
         let publish = redis::cmd("PUBLISH").arg("filoplume:channel:chat").arg(message).to_owned();
         publish.exec(&mut connection).unwrap();
@@ -117,7 +117,7 @@ fn names_of_rooms_are_only_names_and_strangers_make_no_rooms() {
 
 #[test]
 fn rooms_go_on_without_redis_and_join_again_when_it_is_back() {
-    let Some(mut server) = RedisServer::start() else { return };
+    let Some(mut server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let [mut ada, mut bob] = [first.member("one"), second.member("one")];
     server.stop();
@@ -135,7 +135,7 @@ fn rooms_go_on_without_redis_and_join_again_when_it_is_back() {
 
 #[test]
 fn a_member_that_reads_slowly_does_not_hold_up_the_messages_of_other_instances() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let [first, second] = Instance::start_two(&server);
     let _silent = second.member("one");
     let mut reader = second.member("one");

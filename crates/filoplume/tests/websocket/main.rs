@@ -11,9 +11,5 @@ mod joined;
 mod memory;
 mod on_thread;
 mod pace;
-#[cfg(feature = "redis")]
-#[path = "../it/redis_server.rs"]
-#[allow(dead_code, reason = "the other tests use the rest")]
-mod redis_server;
 mod rooms;
 mod sockets;

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
 use filoplume::prelude::*;
 use filoplume::testing::TestClient;
-
-use crate::redis_server::{RedisServer, free_port};
+use harness::Redis;
 
 /// A little longer than the pause after a failure of Redis.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -15,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Returns counters with a long timeout, for machines under load.
-fn patient(server: &RedisServer) -> RedisCounters {
+fn patient(server: &Redis) -> RedisCounters {
     RedisCounters::new(server.url()).timeout(Duration::from_secs(30))
 }
 
@@ -29,7 +28,7 @@ fn status(client: &TestClient) -> u16 {
 
 #[test]
 fn instances_share_one_bucket() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let limit = || RateLimit::per(6, HOUR).burst(3).redis(patient(&server));
     let (first, second) = (instance(limit()), instance(limit()));
     first
@@ -46,7 +45,7 @@ fn instances_share_one_bucket() {
     assert_eq!(status(&instance(limit().name("search"))), 200);
     assert_eq!(status(&instance(RateLimit::per(7, HOUR).burst(3).redis(patient(&server)))), 200);
     // A bucket that is full again is removed.
-    let mut connection = server.connect().unwrap();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let keys: Vec<String> =
         redis::cmd("KEYS").arg("filoplume:rate:*").query(&mut connection).unwrap();
     assert_eq!(keys.len(), 3, "{keys:?}");
@@ -58,7 +57,7 @@ fn instances_share_one_bucket() {
 
 #[test]
 fn instances_share_the_bucket_of_an_ipv6_network() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let limit = || RateLimit::per(1, HOUR).redis(patient(&server));
     let instances = [instance(limit()), instance(limit())];
     let allowed = (0..20_u16).filter(|&number| {
@@ -70,7 +69,7 @@ fn instances_share_the_bucket_of_an_ipv6_network() {
 
 #[test]
 fn tokens_return_by_the_clock_of_redis() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let client = instance(RateLimit::per_second(20).burst(1).redis(patient(&server)));
     assert_eq!(status(&client), 200);
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -82,7 +81,7 @@ fn tokens_return_by_the_clock_of_redis() {
 
 #[test]
 fn many_threads_of_several_instances_count_exactly() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let allowed: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -97,7 +96,7 @@ fn many_threads_of_several_instances_count_exactly() {
 
 #[test]
 fn hostile_keys_are_only_keys() {
-    let Some(server) = RedisServer::start() else { return };
+    let Some(server) = Redis::start() else { return };
     let limit = RateLimit::per(1, HOUR).redis(patient(&server));
     let client = instance(limit.key(|request| request.header("x-user").map(str::to_owned)));
     let ask = |user: &str| client.get("/").header("x-user", user).send().status().as_u16();
@@ -108,23 +107,23 @@ fn hostile_keys_are_only_keys() {
 
 #[test]
 fn redis_is_used_again_after_a_restart() {
-    let Some(server) = RedisServer::start() else { return };
-    let port = server.port();
+    let Some(server) = Redis::start() else { return };
+    let address = server.address();
     let counters = patient(&server).when_it_fails(WhenRedisFails::Refuse);
     let client = instance(RateLimit::per(1, HOUR).redis(counters));
     assert_eq!((status(&client), status(&client)), (200, 429));
     // After a restart, connections are closed, and script and counts are lost. Requests still work.
     drop(server);
-    let Some(server) = RedisServer::start_at(port) else { return };
+    let Some(server) = Redis::start_at(address) else { return };
     assert_eq!((status(&client), status(&client)), (200, 429));
     // Only the script is lost.
-    let mut connection = server.connect().unwrap();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
     assert_eq!(status(&client), 429);
     drop(connection);
     drop(server);
     client.get("/").send().assert_status(503).assert_header("retry-after", "1");
-    let Some(_server) = RedisServer::start_at(port) else { return };
+    let Some(_server) = Redis::start_at(address) else { return };
     let deadline = Instant::now() + PAUSE;
     while status(&client) == 503 {
         assert!(Instant::now() < deadline, "Redis is not asked again");
@@ -135,7 +134,7 @@ fn redis_is_used_again_after_a_restart() {
 
 #[test]
 fn the_program_decides_what_happens_without_redis() {
-    let url = format!("redis://127.0.0.1:{}/", free_port());
+    let url = format!("redis://{}/", harness::free_address());
     let limit =
         |fails| RateLimit::per(1, HOUR).redis(RedisCounters::new(&url).when_it_fails(fails));
     let allow = instance(limit(WhenRedisFails::Allow));

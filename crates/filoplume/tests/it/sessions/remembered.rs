@@ -59,7 +59,7 @@ fn each_storage_ends_a_remembered_session_despite_its_use() {
 
 #[test]
 fn redis_removes_a_remembered_session_by_itself() {
-    let Some(redis) = RedisServer::start() else { return };
+    let Some(redis) = Redis::start() else { return };
     let sessions = Sessions::new(redis_store(&redis), key()).idle_timeout(Duration::from_secs(60));
     let client = remembering(sessions).test();
     client.post("/login").send().assert_status(200);

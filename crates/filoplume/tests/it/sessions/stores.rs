@@ -130,7 +130,7 @@ fn expired_sessions_are_swept_from_the_file() {
 
 #[test]
 fn redis_has_no_ids() {
-    let Some(redis) = RedisServer::start() else { return };
+    let Some(redis) = Redis::start() else { return };
     let client = app(Sessions::new(redis_store(&redis).prefix("shop:"), key())).test();
     client.post("/login/ada").send().assert_status(200);
     let cookie = client.cookie(NAME).expect("it is set");
@@ -139,7 +139,7 @@ fn redis_has_no_ids() {
 }
 
 /// Returns the number of seconds after which Redis removes the only session.
-pub(super) fn seconds_left(redis: &RedisServer) -> u64 {
+pub(super) fn seconds_left(redis: &Redis) -> u64 {
     let ids = redis.ask("KEYS *");
     let id = ids.lines().find(|line| line.starts_with("filoplume:")).expect("there is one");
     let left = redis.ask(&format!("TTL {id}"));
@@ -148,7 +148,7 @@ pub(super) fn seconds_left(redis: &RedisServer) -> u64 {
 
 #[test]
 fn redis_keeps_a_session_for_an_hour_until_it_is_presented() {
-    let Some(redis) = RedisServer::start() else { return };
+    let Some(redis) = Redis::start() else { return };
     let (hour, day) = (3500..=3600, 86_000..=86_400);
     let client = app(Sessions::new(redis_store(&redis), key())).test();
     client.put("/color/red").send().assert_status(200);
@@ -191,7 +191,7 @@ fn a_flood_of_visitors_who_come_back_ends_no_login() {
 
 #[test]
 fn broken_connections_to_redis_are_replaced() {
-    let Some(mut redis) = RedisServer::start() else { return };
+    let Some(mut redis) = Redis::start() else { return };
     let client = app(Sessions::new(redis_store(&redis), key())).test();
     client.put("/color/red").send().assert_status(200);
     // The server closes its connections, and the store does not know yet.
@@ -211,7 +211,7 @@ fn broken_connections_to_redis_are_replaced() {
 
 #[test]
 fn a_redis_that_is_full_is_a_503() {
-    let Some(redis) = RedisServer::start() else { return };
+    let Some(redis) = Redis::start() else { return };
     let client = app(Sessions::new(redis_store(&redis), key())).test();
     client.put("/color/red").send().assert_status(200);
     redis.ask("CONFIG SET maxmemory 1");
@@ -225,7 +225,7 @@ fn a_redis_that_is_full_is_a_503() {
 
 #[test]
 fn a_redis_that_is_slow_is_a_503_that_names_it_to_the_log_only() {
-    let Some(redis) = RedisServer::start() else { return };
+    let Some(redis) = Redis::start() else { return };
     let timeout = Duration::from_millis(700);
     let store = redis_store(&redis).timeout(timeout);
     let sessions = app(Sessions::new(redis_store(&redis).timeout(timeout), key())).test();
@@ -241,10 +241,8 @@ fn a_redis_that_is_slow_is_a_503_that_names_it_to_the_log_only() {
     refused.assert_status(503);
     assert!(!refused.text().contains("127.0.0.1"), "{refused:?}");
     let because = error.source().expect("the cause is kept");
-    let expected = format!(
-        "the session store, Redis at 127.0.0.1:{}, did not answer within 700ms",
-        redis.port()
-    );
+    let expected =
+        format!("the session store, Redis at {}, did not answer within 700ms", redis.address());
     assert_eq!(because.to_string(), expected);
     assert!(because.source().is_some(), "and its own cause");
 }
@@ -254,7 +252,7 @@ fn a_redis_that_is_slow_is_a_503_that_names_it_to_the_log_only() {
 fn one_request_at_a_time_waits_for_a_redis_that_hangs() {
     const THREADS: usize = 8;
     const LOADS: usize = 10;
-    let Some(redis) = RedisServer::start() else { return };
+    let Some(redis) = Redis::start() else { return };
     let timeout = Duration::from_millis(700);
     let store = redis_store(&redis).timeout(timeout);
     redis.signal("STOP");
