@@ -50,6 +50,25 @@ fn a_message_that_stops_is_given_up_when_memory_is_short() {
     assert!(matches!(received, Received::Close(1013, _)), "{received:?}");
 }
 
+/// What inflates a message takes 40 KiB, however little of the message has arrived.
+#[test]
+fn what_inflates_an_incomplete_message_counts_until_its_socket_is_closed() {
+    let app = echo(30_000);
+    let deflate = [("Sec-WebSocket-Extensions", "permessage-deflate")];
+    let mut client = Client::connect_with(app.local_addr(), "/ws", &deflate);
+    assert!(!client.extensions.is_empty(), "it is compressed");
+    // The first part of "Hello", with a mask of zeros.
+    client.raw(b"\x41\x83\0\0\0\0\xf2\x48\xcd");
+    let received = client.receive();
+    assert!(matches!(received, Received::Close(1013, _)), "{received:?}");
+    client.expect(Received::End);
+    let mut other = Client::connect_with(app.local_addr(), "/ws", &deflate);
+    let long = "a".repeat(10_000);
+    other.text(&long);
+    other.expect(text(&long));
+    expect_that_all_memory_is_given_back(&app);
+}
+
 #[test]
 fn messages_for_a_peer_that_does_not_read_are_refused_when_memory_is_short() {
     let (failed, errors) = mpsc::channel();

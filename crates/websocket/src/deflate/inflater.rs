@@ -38,6 +38,11 @@ impl Inflater {
         self.stream = None;
     }
 
+    /// Returns the memory of the stream, whatever its window is.
+    pub(crate) fn held_bytes(&self) -> usize {
+        if self.stream.is_some() { streams::INFLATING_BYTES } else { 0 }
+    }
+
     #[cfg(test)]
     pub(crate) fn has_stream(&self) -> bool {
         self.stream.is_some()

@@ -13,6 +13,8 @@ const KEPT_MAX: usize = 2;
 const SCRATCH_BYTES_MAX: usize = 64 * 1024;
 /// The largest window. Any smaller one can be inflated with it.
 pub(super) const WINDOW_BITS_MAX: u8 = 15;
+/// The memory of a stream for inflating, with the largest window.
+pub(super) const INFLATING_BYTES: usize = 40 * 1024;
 
 thread_local! {
     static STREAMS: RefCell<Streams> = const { RefCell::new(Streams {
