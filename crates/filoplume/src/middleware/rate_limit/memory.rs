@@ -57,18 +57,39 @@ impl Memory {
     }
 
     fn take_at(&self, key: &[u8], bucket: &Bucket, now: u64) -> Decision {
-        let [first, second] = &self.hashers;
-        let key = (first.hash_one(key), second.hash_one(key));
-        let number = usize::try_from(key.0 % self.shards.len() as u64).unwrap_or_default();
-        let Some(shard) = self.shards.get(number) else { return bucket.decision(true, 0) };
+        let key = self.hash(key);
+        let Some(shard) = self.shard_of(key) else { return bucket.decision(true, 0) };
         let (decision, dropped) = shard.lock().take(key, bucket, now);
         // Dropped without the lock, because it may take long.
         drop(dropped);
         decision
     }
+
+    /// Returns the decision about a request if the bucket has no token for it. Takes nothing, and
+    /// remembers no client that is not known.
+    pub(super) fn refusal(&self, key: &[u8], bucket: &Bucket) -> Option<Decision> {
+        let (key, now) = (self.hash(key), nanos(self.started.elapsed()));
+        let full_at = self.shard_of(key)?.lock().known(key)?;
+        let (_, decision) = bucket.take(full_at, now);
+        decision.retry_after.is_some().then_some(decision)
+    }
+
+    fn hash(&self, key: &[u8]) -> Key {
+        let [first, second] = &self.hashers;
+        (first.hash_one(key), second.hash_one(key))
+    }
+
+    fn shard_of(&self, key: Key) -> Option<&Mutex<Shard>> {
+        let number = usize::try_from(key.0 % self.shards.len() as u64).unwrap_or_default();
+        self.shards.get(number)
+    }
 }
 
 impl Shard {
+    fn known(&self, key: Key) -> Option<u64> {
+        self.young.get(&key).or_else(|| self.old.get(&key)).copied()
+    }
+
     /// Takes a token. Also returns a generation for the caller to drop.
     fn take(
         &mut self,

@@ -229,9 +229,12 @@ impl RateLimit {
         self
     }
 
-    /// Takes a token of the client and one of its network. The client comes first: a request that
-    /// its own limit refuses takes nothing from its neighbours. Returns whose limit decided.
+    /// Takes a token of the client and one of its network. A request that the limit of one refuses
+    /// takes nothing from the other. Returns whose limit decided.
     fn take(&self, client: &Client) -> Result<(Decision, Owner)> {
+        if let Some(refusal) = client.network.as_ref().and_then(|key| self.network_refusal(key)) {
+            return Ok((refusal, Owner::Network));
+        }
         let own = self.take_from(&self.memory, &client.key, &self.bucket)?;
         let Some(network) = &client.network else { return Ok((own, Owner::Client)) };
         if own.retry_after.is_some() {
@@ -239,6 +242,17 @@ impl RateLimit {
         }
         let shared = self.take_from(&self.networks, network, &self.network_bucket())?;
         Ok((own.and(shared), Owner::Network))
+    }
+
+    /// Returns the decision about a request if its network has no token left. Such a request must
+    /// not be counted for its client: each of 65,536 clients of a network would be remembered for
+    /// nothing, and others would be forgotten for them. Redis forgets nobody, and is not asked.
+    fn network_refusal(&self, network: &str) -> Option<Decision> {
+        #[cfg(feature = "redis")]
+        if self.redis.is_some() {
+            return None;
+        }
+        self.networks.refusal(network.as_bytes(), &self.network_bucket())
     }
 
     fn network_bucket(&self) -> Bucket {
@@ -341,6 +355,24 @@ impl fmt::Debug for RateLimit {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flood_of_one_network_makes_no_other_client_forgotten() {
+        let limit = RateLimit::per(1, Duration::from_secs(3600)).keys_max(128);
+        let is_allowed = |key: String, network: Option<&str>| {
+            let client = Client { key, network: network.map(str::to_owned) };
+            limit.take(&client).unwrap().0.retry_after.is_none()
+        };
+        assert!(is_allowed("ip:192.0.2.1".to_owned(), None));
+        let flood = (0..10_000).map(|number| format!("ip:2001:db8:1:{number:x}::"));
+        let allowed = flood.filter(|key| is_allowed(key.clone(), Some("net:2001:db8:1::"))).count();
+        assert_eq!(allowed, NETWORK_SHARE as usize);
+        assert!(!is_allowed("ip:192.0.2.1".to_owned(), None), "its bucket is still empty");
+        // A request that the network has refused has taken no token of its client.
+        let moved = "ip:2001:db8:1:ffff::".to_owned();
+        assert!(!is_allowed(moved.clone(), Some("net:2001:db8:1::")));
+        assert!(is_allowed(moved, Some("net:2001:db8:2::")));
+    }
 
     #[test]
     fn a_refusal_is_ascii_because_the_log_escapes_the_rest() {
