@@ -318,6 +318,11 @@ impl ClientConnection {
         self.all().map(|held| held.seats.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
+    /// Returns the number of seats of all routes that its network has, or 0 if it is in none.
+    pub(crate) fn network_seats(&self) -> usize {
+        self.network.as_ref().map_or(0, |held| held.seats.load(Ordering::Relaxed))
+    }
+
     /// Counts one more seat of the route with this index.
     #[inline]
     pub(crate) fn add_seat(&self, route: usize) {

@@ -6,16 +6,27 @@
 //! a turn of its own. Such items come from proxies, which carry many clients, and among
 //! themselves they are served in order of arrival.
 
+//!
+//! An item whose client may not be served at the moment keeps its turn, and is overtaken. If a
+//! large IPv6 network has its share, that holds for all of its clients, which may be tens of
+//! thousands. So their turns are put [apart](Apart), where one look shows that none of them may be
+//! served.
+
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
+use std::net::Ipv6Addr;
 
 use crate::budget::clients::ClientId;
+use crate::budget::networks::network_of;
 
 /// The items that wait.
 #[derive(Debug)]
 pub(crate) struct FairQueue<T> {
-    /// The turns in the order in which they are served.
-    turns: VecDeque<Turn<T>>,
+    /// The turns in the order in which they are served, with their numbers.
+    turns: VecDeque<(u64, Turn<T>)>,
+    apart: Vec<Apart>,
+    /// The number of the next turn.
+    next_number: u64,
     /// The items of each counted client that has a turn, the oldest first.
     clients: BTreeMap<ClientId, VecDeque<T>>,
     /// How many clients have more than `n` items, for each `n`. With it, the number of items that
@@ -32,9 +43,43 @@ enum Turn<T> {
     Item(T),
 }
 
+/// The turns of clients whose network had its share when they were last looked at, in their order.
+/// Whatever keeps the network from being served keeps all of them from it.
+#[derive(Debug)]
+struct Apart {
+    network: Ipv6Addr,
+    /// The kind of [`Obstacle::Network`].
+    kind: usize,
+    turns: VecDeque<(u64, ClientId)>,
+}
+
+/// Why an item may not be served now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// It says nothing about items of other clients.
+    Own,
+    /// The network of its client has its share, so no item of this network and this kind may be
+    /// served. Each item must always have the same kind.
+    Network(usize),
+}
+
+/// The place of a turn, until the queue changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    Turn(usize),
+    Apart(usize, usize),
+}
+
 impl<T> FairQueue<T> {
     pub(crate) const fn new() -> Self {
-        Self { turns: VecDeque::new(), clients: BTreeMap::new(), depths: Vec::new(), len: 0 }
+        Self {
+            turns: VecDeque::new(),
+            apart: Vec::new(),
+            next_number: 0,
+            clients: BTreeMap::new(),
+            depths: Vec::new(),
+            len: 0,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,40 +115,106 @@ impl<T> FairQueue<T> {
 
     pub(crate) fn push(&mut self, client: Option<ClientId>, item: T) {
         let Some(client) = client else {
-            self.turns.push_back(Turn::Item(item));
+            self.begin_turn(Turn::Item(item));
             return self.count_added(1);
         };
         let items = self.clients.entry(client).or_default();
         items.push_back(item);
         let len = items.len();
         if len == 1 {
-            self.turns.push_back(Turn::Client(client));
+            self.begin_turn(Turn::Client(client));
         }
         self.count_added(len);
     }
 
-    /// Returns the index of the first turn whose item may be served now. The turns before it stay
-    /// where they are.
-    pub(crate) fn find(&self, may_be_served: impl Fn(&T) -> bool) -> Option<usize> {
-        self.turns.iter().position(|turn| self.item_of(turn).is_some_and(&may_be_served))
+    fn begin_turn(&mut self, turn: Turn<T>) {
+        self.turns.push_back((self.next_number, turn));
+        self.next_number += 1;
     }
 
-    /// Returns the item of a turn.
-    pub(crate) fn get_mut(&mut self, turn: usize) -> Option<&mut T> {
-        match self.turns.get_mut(turn)? {
-            Turn::Item(item) => Some(item),
-            Turn::Client(client) => self.clients.get_mut(client)?.front_mut(),
-        }
-    }
-
-    /// Removes the item of a turn, which ends the turn.
-    pub(crate) fn take(&mut self, turn: usize) -> Option<T> {
-        let client = match self.turns.remove(turn)? {
-            Turn::Item(item) => {
-                self.count_removed(1);
-                return Some(item);
+    /// Returns the place of the first turn whose item has no obstacle. The turns before it keep
+    /// their order.
+    pub(crate) fn find(&mut self, obstacle: impl Fn(&T) -> Option<Obstacle>) -> Option<Place> {
+        let mut first = self.find_apart(&obstacle);
+        let mut index = 0;
+        while let Some((number, turn)) = self.turns.get(index) {
+            let number = *number;
+            if first.is_some_and(|(earlier, _)| earlier < number) {
+                break;
             }
-            Turn::Client(client) => client,
+            match (self.item_of(turn).map_or(Some(Obstacle::Own), &obstacle), turn) {
+                (None, _) => {
+                    first = Some((number, Place::Turn(index)));
+                    break;
+                }
+                (Some(Obstacle::Network(kind)), Turn::Client(client)) => {
+                    let turn = (number, *client);
+                    // An IPv4 client is in no network.
+                    if !set_apart(&mut self.apart, kind, turn) {
+                        index += 1;
+                        continue;
+                    }
+                    self.turns.remove(index);
+                }
+                _ => index += 1,
+            }
+        }
+        first.map(|(_, place)| place)
+    }
+
+    /// As [`find`](Self::find), among the turns that were put apart. Also returns the number of the
+    /// turn.
+    fn find_apart(&self, obstacle: impl Fn(&T) -> Option<Obstacle>) -> Option<(u64, Place)> {
+        let mut first: Option<(u64, Place)> = None;
+        for (of, apart) in self.apart.iter().enumerate() {
+            for (index, (number, client)) in apart.turns.iter().enumerate() {
+                if first.is_some_and(|(earlier, _)| earlier < *number) {
+                    break;
+                }
+                let item = self.clients.get(client).and_then(VecDeque::front);
+                match item.map_or(Some(Obstacle::Own), &obstacle) {
+                    Some(Obstacle::Own) => {}
+                    Some(Obstacle::Network(_)) => break,
+                    None => {
+                        first = Some((*number, Place::Apart(of, index)));
+                        break;
+                    }
+                }
+            }
+        }
+        first
+    }
+
+    /// Returns the item of the turn at this place.
+    pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut T> {
+        let client = match place {
+            Place::Apart(of, index) => &self.apart.get(of)?.turns.get(index)?.1,
+            Place::Turn(index) => match &mut self.turns.get_mut(index)?.1 {
+                Turn::Item(item) => return Some(item),
+                Turn::Client(client) => client,
+            },
+        };
+        self.clients.get_mut(client)?.front_mut()
+    }
+
+    /// Removes the item of the turn at this place, which ends the turn.
+    pub(crate) fn take(&mut self, place: Place) -> Option<T> {
+        let client = match place {
+            Place::Apart(of, index) => {
+                let apart = self.apart.get_mut(of)?;
+                let (_, client) = apart.turns.remove(index)?;
+                if apart.turns.is_empty() {
+                    self.apart.swap_remove(of);
+                }
+                client
+            }
+            Place::Turn(index) => match self.turns.remove(index)?.1 {
+                Turn::Item(item) => {
+                    self.count_removed(1);
+                    return Some(item);
+                }
+                Turn::Client(client) => client,
+            },
         };
         let items = self.clients.get_mut(&client)?;
         let len = items.len();
@@ -111,44 +222,84 @@ impl<T> FairQueue<T> {
         if items.is_empty() {
             self.clients.remove(&client);
         } else {
-            self.turns.push_back(Turn::Client(client));
+            self.begin_turn(Turn::Client(client));
         }
         self.count_removed(len);
         item
     }
 
-    /// Removes the item whose turn it is.
+    /// Removes the item whose turn it is, if no turn was put apart.
     #[cfg(any(feature = "tls", feature = "spool", test))]
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.take(0)
+        self.take(Place::Turn(0))
     }
 
     /// Removes the newest item that may be removed of the client with the most items. It would be
     /// served after the items of all other clients. Does nothing if no client has several items.
     pub(crate) fn evict(&mut self, may_be_removed: impl Fn(&T) -> bool) -> Option<T> {
-        let items = self.clients.values_mut().max_by_key(|items| items.len())?;
-        let len = items.len();
+        let (client, items) = self.clients.iter_mut().max_by_key(|(_, items)| items.len())?;
+        let (client, len) = (*client, items.len());
         // Its turn stays, because at least one item is left.
         let last = items.iter().rposition(may_be_removed).filter(|_| len > 1)?;
         let item = items.remove(last);
         self.count_removed(len);
+        if last == 0 {
+            // The next item may be of another kind.
+            self.rejoin_client(client);
+        }
         item
+    }
+
+    #[cold]
+    fn rejoin_client(&mut self, client: ClientId) {
+        for of in 0..self.apart.len() {
+            let Some(Apart { turns, .. }) = self.apart.get_mut(of) else { return };
+            let Some(index) = turns.iter().position(|(_, other)| *other == client) else {
+                continue;
+            };
+            let turn = turns.remove(index);
+            if turns.is_empty() {
+                self.apart.swap_remove(of);
+            }
+            return turn.into_iter().for_each(|turn| self.rejoin(turn));
+        }
+    }
+
+    /// Puts a turn back among those that are not apart.
+    fn rejoin(&mut self, (number, client): (u64, ClientId)) {
+        let index = self.turns.partition_point(|(earlier, _)| *earlier < number);
+        self.turns.insert(index, (number, Turn::Client(client)));
     }
 
     /// Removes all items of which `is_removed` is true.
     pub(crate) fn remove_if(&mut self, is_removed: impl Fn(&T) -> bool, removed: &mut Vec<T>) {
-        for turn in mem::take(&mut self.turns) {
+        for (number, turn) in mem::take(&mut self.turns) {
             match turn {
                 Turn::Item(item) if is_removed(&item) => {
                     removed.push(item);
                     self.count_removed(1);
                 }
-                Turn::Item(item) => self.turns.push_back(Turn::Item(item)),
+                Turn::Item(item) => self.turns.push_back((number, Turn::Item(item))),
                 Turn::Client(client) => {
                     if self.remove_of(client, &is_removed, removed) {
-                        self.turns.push_back(Turn::Client(client));
+                        self.turns.push_back((number, Turn::Client(client)));
                     }
                 }
+            }
+        }
+        for mut apart in mem::take(&mut self.apart) {
+            for turn in mem::take(&mut apart.turns) {
+                let first = self.clients.get(&turn.1).and_then(VecDeque::front);
+                let is_changed = first.is_some_and(&is_removed);
+                match self.remove_of(turn.1, &is_removed, removed) {
+                    // What comes after the removed item may be of another kind.
+                    true if is_changed => self.rejoin(turn),
+                    true => apart.turns.push_back(turn),
+                    false => {}
+                }
+            }
+            if !apart.turns.is_empty() {
+                self.apart.push(apart);
             }
         }
     }
@@ -181,7 +332,7 @@ impl<T> FairQueue<T> {
 
     /// Returns the items in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        let own = self.turns.iter().filter_map(|turn| match turn {
+        let own = self.turns.iter().filter_map(|(_, turn)| match turn {
             Turn::Item(item) => Some(item),
             Turn::Client(_) => None,
         });
@@ -224,115 +375,20 @@ impl<T> FairQueue<T> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns a queue of these items. The letter is the client, and `-` is a client that is not
-    /// counted.
-    fn queue(items: &str) -> FairQueue<&str> {
-        let mut queue = FairQueue::new();
-        for item in items.split_whitespace() {
-            queue.push(client(item), item);
-        }
-        queue
+/// Puts a turn apart. Returns `false` if its client is in no network.
+fn set_apart(all: &mut Vec<Apart>, kind: usize, turn: (u64, ClientId)) -> bool {
+    let Some(network) = network_of(turn.1) else { return false };
+    let is_same = |apart: &Apart| (apart.network, apart.kind) == (network, kind);
+    let index = all.iter().position(is_same).unwrap_or_else(|| {
+        all.push(Apart { network, kind, turns: VecDeque::new() });
+        all.len() - 1
+    });
+    if let Some(Apart { turns, .. }) = all.get_mut(index) {
+        let index = turns.partition_point(|(earlier, _)| *earlier < turn.0);
+        turns.insert(index, turn);
     }
-
-    fn client(item: &str) -> Option<ClientId> {
-        let letter = item.bytes().next().filter(|letter| *letter != b'-')?;
-        Some(ClientId::V4([192, 0, 2, letter].into()))
-    }
-
-    fn served(mut queue: FairQueue<&str>) -> String {
-        let mut served = Vec::new();
-        while let Some(item) = queue.pop() {
-            served.push(item);
-        }
-        assert_eq!((queue.len(), queue.depth(), queue.clients.len()), (0, 0, 0));
-        served.join(" ")
-    }
-
-    #[test]
-    fn clients_take_turns() {
-        for (items, expected) in [
-            ("", ""),
-            ("a1 a2 a3", "a1 a2 a3"),
-            ("-1 -2 -3", "-1 -2 -3"),
-            ("a1 a2 a3 b1", "a1 b1 a2 a3"),
-            ("a1 a2 a3 b1 b2 c1", "a1 b1 c1 a2 b2 a3"),
-            ("a1 a2 a3 -1 -2", "a1 -1 -2 a2 a3"),
-            ("-1 a1 -2 a2 -3", "-1 a1 -2 -3 a2"),
-        ] {
-            assert_eq!(served(queue(items)), expected, "{items}");
-        }
-    }
-
-    #[test]
-    fn a_client_whose_turn_has_ended_goes_behind_those_who_came_meanwhile() {
-        let mut queue = queue("a1 a2 a3");
-        assert_eq!(queue.pop(), Some("a1"));
-        for item in ["-1", "b1", "a4"] {
-            queue.push(client(item), item);
-        }
-        assert_eq!(served(queue), "a2 -1 b1 a3 a4");
-    }
-
-    #[test]
-    fn the_items_before_another_one_are_known() {
-        for (items, item, before) in [
-            ("", "a", 0),
-            ("a1 a2 a3", "a", 3),
-            ("a1 a2 a3", "b", 1),
-            ("a1 a2 a3", "-", 1),
-            ("-1 -2 -3", "-", 3),
-            ("a1 a2 a3 a4 b1 b2 c1", "b", 6),
-            ("a1 a2 a3 a4 b1 b2 c1", "c", 5),
-            ("a1 a2 a3 a4 b1 b2 c1", "d", 3),
-        ] {
-            let queue = queue(items);
-            assert_eq!(queue.len_before(queue.len_of(client(item))), before, "{items}, {item}");
-        }
-    }
-
-    #[test]
-    fn an_item_that_may_not_be_served_keeps_its_turn() {
-        let mut queue = queue("a1 a2 b1 c1");
-        let turn = queue.find(|item| !item.starts_with('a')).unwrap();
-        assert_eq!(queue.get_mut(turn).copied(), Some("b1"));
-        assert_eq!(queue.take(turn), Some("b1"));
-        assert_eq!(queue.find(|item| item.starts_with('b')), None);
-        assert_eq!(served(queue), "a1 c1 a2");
-    }
-
-    #[test]
-    fn the_last_item_of_the_greediest_client_is_evicted() {
-        for (items, kept, expected) in [
-            ("a1 a2 a3 b1 b2 -1", "", Some("a3")),
-            ("a1 a2 a3 b1 b2 -1", "a3", Some("a2")),
-            ("a1 a2 b1", "a1 a2", None),
-            ("a1 b1 -1 -2", "", None),
-            ("", "", None),
-        ] {
-            let mut queue = queue(items);
-            let evicted = queue.evict(|item| !kept.contains(item));
-            assert_eq!(evicted, expected, "{items}, without {kept}");
-            assert_eq!(queue.len(), queue.depths.iter().sum::<usize>());
-        }
-    }
-
-    #[test]
-    fn removed_items_leave_the_others_in_order() {
-        for (items, removed, left) in [
-            ("a1 a2 a3 b1 -1 -2", "a1 b1 -1", "a2 -2 a3"),
-            ("a1 a2 a3 b1", "a2", "a1 b1 a3"),
-            ("a1 a2 -1", "a1 a2 -1", ""),
-        ] {
-            let mut queue = queue(items);
-            let mut late = Vec::new();
-            queue.remove_if(|item| removed.contains(item), &mut late);
-            assert_eq!(late.join(" "), removed);
-            assert_eq!([queue.len(), queue.iter().count()], [left.split_whitespace().count(); 2]);
-            assert_eq!(served(queue), left);
-        }
-    }
+    true
 }
+
+#[cfg(test)]
+mod tests;

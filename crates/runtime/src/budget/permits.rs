@@ -113,6 +113,14 @@ impl PermitWaiter for NoWaiter {
 #[derive(Default)]
 pub(crate) struct Permit(Option<Taken>);
 
+/// Whose share of the permits is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShareOf {
+    Client,
+    /// The IPv6 network of the client: none of its clients may take a permit.
+    Network,
+}
+
 struct Taken {
     permits: Permits,
     /// The client that it counts for, if it is counted.
@@ -189,19 +197,26 @@ impl Permits {
         Some(self.taken(place?, taker))
     }
 
-    /// Returns whether the requests of this client keep their turns: it may take a permit as soon
-    /// as one is free. If it has its share instead, `waiter` is notified when any is released.
-    pub(crate) fn keeps_turn_or_register(
+    /// Returns whose share is reached if this client may take no permit although one is free. Then
+    /// `waiter` is notified when any is released. Otherwise the requests of the client keep their
+    /// turns: it may take a permit as soon as one is free.
+    pub(crate) fn share_or_register(
         &self,
         waiter: &Weak<dyn PermitWaiter>,
         client: ClientId,
-    ) -> bool {
+    ) -> Option<ShareOf> {
         let mut state = self.0.state.lock();
-        let is_at_share = state.is_at_share(Some(client));
-        if is_at_share {
-            state.register(waiter, Some(client));
+        if !state.is_at_share(Some(client)) {
+            return None;
         }
-        !is_at_share
+        state.register(waiter, Some(client));
+        let may_network = state.holders.network_may_take(client, state.free);
+        Some(if may_network { ShareOf::Client } else { ShareOf::Network })
+    }
+
+    /// Returns a number that no other permits have while these exist.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     /// Returns how many permits this client holds.

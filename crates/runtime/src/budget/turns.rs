@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::budget::clients::ClientId;
-use crate::budget::fair_queue::FairQueue;
+use crate::budget::fair_queue::{FairQueue, Obstacle, Place};
 use crate::execution::key::ExecutionKey;
 use crate::execution::looks::{Candidate, Looks, Share};
 use crate::execution::probe;
@@ -170,7 +170,8 @@ impl Turns {
         line.call_next();
         while !waiter.has_turn.load(Ordering::Relaxed) {
             // Only the next in line looks at the others, so only one thread does so at a time.
-            if !line.waiting.get_mut(0).is_some_and(|next| Arc::ptr_eq(next, &waiter)) {
+            if !line.waiting.get_mut(Place::Turn(0)).is_some_and(|next| Arc::ptr_eq(next, &waiter))
+            {
                 line = waiter.called.wait(line);
                 continue;
             }
@@ -232,7 +233,7 @@ impl Line {
             if self.waiting.is_empty() {
                 return;
             }
-            self.call(0);
+            self.call(Place::Turn(0));
         }
     }
 
@@ -241,23 +242,25 @@ impl Line {
         if self.called_at.elapsed() < OVERDUE {
             return;
         }
-        let has_none = |waiter: &Arc<Waiter>| {
+        let having = &self.having;
+        let has_one = |waiter: &Arc<Waiter>| {
             let client = waiter.member.client;
-            client.is_none() || self.having.iter().all(|having| having.client != client)
+            let has_one = client.is_some() && having.iter().any(|having| having.client == client);
+            has_one.then_some(Obstacle::Own)
         };
-        if let Some(at) = self.waiting.find(has_none) {
+        if let Some(at) = self.waiting.find(has_one) {
             self.call(at);
         }
     }
 
     /// Gives a turn to one of the threads that wait, and notifies the one that is first afterwards.
-    fn call(&mut self, at: usize) {
+    fn call(&mut self, at: Place) {
         let Some(called) = self.waiting.take(at) else { return };
         self.called_at = Instant::now();
         self.having.push(called.member);
         called.has_turn.store(true, Ordering::Relaxed);
         called.called.notify_all();
-        if let Some(next) = self.waiting.get_mut(0) {
+        if let Some(next) = self.waiting.get_mut(Place::Turn(0)) {
             next.called.notify_all();
         }
     }

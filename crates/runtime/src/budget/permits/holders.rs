@@ -18,9 +18,13 @@ pub(super) struct Holders {
 impl Holders {
     /// Returns whether a client may take one more of the `free` permits.
     pub(super) fn may_take(&self, client: ClientId, free: usize) -> bool {
+        may_take(self.of(client), free, CLIENT_SHARE) && self.network_may_take(client, free)
+    }
+
+    /// Returns whether the network of a client may take one more of the `free` permits.
+    pub(super) fn network_may_take(&self, client: ClientId, free: usize) -> bool {
         let network = network_of(client).and_then(|network| self.networks.get(&network));
-        may_take(self.of(client), free, CLIENT_SHARE)
-            && may_take(network.copied().unwrap_or(0), free, LARGE_SHARE)
+        may_take(network.copied().unwrap_or(0), free, LARGE_SHARE)
     }
 
     /// Returns how many permits a client holds.

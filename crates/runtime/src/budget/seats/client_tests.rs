@@ -1,5 +1,6 @@
 //! Tests of the seats with counted clients.
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -24,8 +25,14 @@ struct TestRequest {
     permit: Permit,
 }
 
+thread_local! {
+    /// How many times this thread asked for the client of a request.
+    static LOOKS: Cell<usize> = const { Cell::new(0) };
+}
+
 impl SeatRequest for TestRequest {
     fn client(&self) -> Option<&Arc<ClientConnection>> {
+        LOOKS.set(LOOKS.get() + 1);
         self.client.as_ref()
     }
 
@@ -151,6 +158,40 @@ fn one_ipv6_network_leaves_a_ninth_of_the_seats_however_many_clients_it_is() {
     assert_eq!((taken[0], taken.iter().sum::<usize>()), (456, 456), "{taken:?}");
     assert_eq!(admit("2001:db8:1::1".to_owned()), 50, "another network has eight of nine");
     assert_eq!(test.enter(route(4), "b"), "+");
+}
+
+/// Without this, a network with 10,000 requests in a queue took the lock of the seats for
+/// milliseconds with each request of others.
+#[test]
+fn requests_of_a_network_with_its_share_cost_other_requests_nothing() {
+    for needs_permits in [false, true] {
+        let test = TestSeats::new(512, 10_000, LONG);
+        let permits = needs_permits.then(|| Permits::new("database", 16));
+        let clients = Arc::new(Clients::new(10_000));
+        let mut seated = Vec::new();
+        for number in 0..2_000 {
+            let address = format!("2001:db8:0:{number:x}::1").parse().unwrap();
+            let client = clients.admit(address).unwrap();
+            let permits = permits.clone();
+            let request = TestRequest { client, permits, ..test.request('-', number) };
+            // One route alone has its own share before the network has.
+            let key = route(if needs_permits { 1 } else { number as usize % 2 });
+            match test.seats.enter(key, request) {
+                Entered::Seated(request) => seated.push(request),
+                Entered::Waiting => {}
+                Entered::Replaced(_) | Entered::Refused(..) => panic!("there is room"),
+            }
+        }
+        assert_eq!(test.seats.waiting(), 2_000 - seated.len());
+        let request = || TestRequest { permits: permits.clone(), ..test.request('b', 1) };
+        for _ in 0..2 {
+            LOOKS.set(0);
+            let Entered::Seated(request) = test.seats.enter(route(1), request()) else { panic!() };
+            drop(request.permit);
+            assert!(test.seats.leave(route(1), test.client('b')).is_none());
+        }
+        assert!(LOOKS.get() < 50, "{} looks, with permits: {needs_permits}", LOOKS.get());
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::counts::Counts;
 use super::processors::Processors;
 use super::request::SeatRequest;
 use super::route::RouteQueue;
-use super::share::{Client, Free, client_may_take, route_may_take};
+use super::share::{Client, Free, client_may_take, route_may_take, seat_obstacle};
 use super::state::State;
 use crate::execution::key::ExecutionKey;
 use crate::sync::atomic::Ordering;
@@ -107,38 +107,40 @@ impl<T: SeatRequest> Seats<T> {
         free: usize,
         client: Client<'_>,
     ) -> bool {
-        self.would_have_seat(route, counts, key, free, |free| client_may_take(client, key, free))
+        let taken = route.taken;
+        self.would_have_seat(taken, counts, key, free, |free| client_may_take(client, key, free))
     }
 
     /// As [`lacks_processor`](Self::lacks_processor), for the requests that wait: whether any of
     /// them could have the seat.
     pub(super) fn queue_lacks_processor(
         &self,
-        route: &RouteQueue<T>,
+        route: &mut RouteQueue<T>,
         counts: &Counts,
         key: ExecutionKey,
         free: usize,
     ) -> bool {
-        self.would_have_seat(route, counts, key, free, |free| {
-            route.find(|item| client_may_take(item.client(), key, free)).is_some()
+        let taken = route.taken;
+        self.would_have_seat(taken, counts, key, free, |free| {
+            route.find(|item| seat_obstacle(item, key, free)).is_some()
         })
     }
 
     fn would_have_seat(
         &self,
-        route: &RouteQueue<T>,
+        taken: usize,
         counts: &Counts,
         key: ExecutionKey,
         free: usize,
-        may_client: impl Fn(Free) -> bool,
+        mut may_client: impl FnMut(Free) -> bool,
     ) -> bool {
-        let free = counts.free_for(key, route.taken, free);
+        let free = counts.free_for(key, taken, free);
         if free.computing.is_none() {
             return false;
         }
         let kept = counts.rest.kept_from(key);
-        let may_take =
-            |free| route_may_take(route.taken, free, kept, self.seats_max) && may_client(free);
+        let mut may_take =
+            |free| route_may_take(taken, free, kept, self.seats_max) && may_client(free);
         !may_take(free) && may_take(Free { computing: None, ..free })
     }
 }

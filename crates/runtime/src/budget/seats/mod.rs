@@ -53,11 +53,12 @@ use self::request::has_permit;
 pub(crate) use self::request::{Lacks, SeatRequest};
 use self::route::RouteQueue;
 use self::share::{
-    Client, Free, client_may_take, count_released, count_taken, release_vital, route_may_take,
-    take_vital,
+    Client, Free, client_may_take, count_released, count_taken, kind_of, release_vital,
+    route_may_take, seat_obstacle, take_vital,
 };
 use self::state::State;
-use crate::budget::permits::{NoWaiter, PermitWaiter};
+use crate::budget::fair_queue::Obstacle;
+use crate::budget::permits::{NoWaiter, PermitWaiter, ShareOf};
 use crate::execution::key::ExecutionKey;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -150,7 +151,7 @@ impl<T: SeatRequest> Seats<T> {
         let may_route = route_may_take(route.taken, free, kept, self.seats_max);
         let has_seat = may_route && client_may_take(item.client(), key, free);
         // Requests of clients that may not have a seat now are overtaken.
-        if has_seat && route.find(|other| self.keeps_turn(other, key, free)).is_none() {
+        if has_seat && route.find(|other| self.obstacle(other, key, free)).is_none() {
             let waiter = &self.waiter;
             let of = self.route_of_server(key);
             if has_permit(&mut item, of, |permits, taker| permits.take_or_register(waiter, taker)) {
@@ -393,7 +394,7 @@ impl<T: SeatRequest> Seats<T> {
             let all = free;
             let free = state.counts.free_for(key, route.taken, all);
             let has_seat = route_may_take(route.taken, free, kept, self.seats_max);
-            let find = || route.find(|item| self.keeps_turn(item, key, free));
+            let mut find = || route.find(|item| self.obstacle(item, key, free));
             let turn = if has_seat { find() } else { None };
             if turn.is_none() && !route.is_empty() {
                 let lacks_processor = self.queue_lacks_processor(route, &state.counts, key, all);
@@ -428,14 +429,17 @@ impl<T: SeatRequest> Seats<T> {
         None
     }
 
-    /// Returns whether the client of a request may have one of the `free` seats, and a permit as
-    /// soon as one is free. Otherwise, other clients overtake its requests.
-    fn keeps_turn(&self, item: &T, key: ExecutionKey, free: Free) -> bool {
-        let Some(client) = item.client() else { return true };
-        client_may_take(Some(client), key, free)
-            && item
-                .permits()
-                .is_none_or(|permits| permits.keeps_turn_or_register(&self.waiter, client.client()))
+    /// Returns what keeps a request from one of the `free` seats, and from a permit as soon as one
+    /// is free. It is the share of its client or its network, and other clients overtake it.
+    fn obstacle(&self, item: &T, key: ExecutionKey, free: Free) -> Option<Obstacle> {
+        if let Some(obstacle) = seat_obstacle(item, key, free) {
+            return Some(obstacle);
+        }
+        let client = item.client()?.client();
+        Some(match item.permits()?.share_or_register(&self.waiter, client)? {
+            ShareOf::Client => Obstacle::Own,
+            ShareOf::Network => Obstacle::Network(kind_of(item)),
+        })
     }
 
     /// Updates the values that threads read without the lock. Compares first, because each store

@@ -4,7 +4,7 @@ use super::SeatRequest;
 use super::backlog::Backlog;
 use super::counts::Counts;
 use crate::budget::clients::ClientId;
-use crate::budget::fair_queue::FairQueue;
+use crate::budget::fair_queue::{FairQueue, Obstacle, Place};
 use crate::execution::key::ExecutionKey;
 
 /// A queue is searched for late requests at most this many times within the maximum wait, because
@@ -65,16 +65,16 @@ impl<T: SeatRequest> RouteQueue<T> {
         self.waiting.push(client, QueuedRequest { item, late_at });
     }
 
-    /// Returns the turn of the first request whose client may have a seat.
-    pub(super) fn find(&self, may_have_seat: impl Fn(&T) -> bool) -> Option<usize> {
-        self.waiting.find(|queued| may_have_seat(&queued.item))
+    /// Returns the turn of the first request that nothing keeps from a seat.
+    pub(super) fn find(&mut self, obstacle: impl Fn(&T) -> Option<Obstacle>) -> Option<Place> {
+        self.waiting.find(|queued| obstacle(&queued.item))
     }
 
-    pub(super) fn get_mut(&mut self, turn: usize) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, turn: Place) -> Option<&mut T> {
         self.waiting.get_mut(turn).map(|queued| &mut queued.item)
     }
 
-    pub(super) fn take(&mut self, turn: usize) -> Option<T> {
+    pub(super) fn take(&mut self, turn: Place) -> Option<T> {
         self.waiting.take(turn).map(|queued| queued.item)
     }
 

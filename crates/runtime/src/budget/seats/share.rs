@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::VITAL_SEATS;
 use super::processors::Computing;
+use super::{SeatRequest, VITAL_SEATS};
 use crate::budget::clients::ClientConnection;
+use crate::budget::fair_queue::Obstacle;
+use crate::budget::permits::Permits;
 use crate::budget::thresholds::{CLIENT_SHARE, LARGE_SHARE, may_take};
 use crate::execution::key::ExecutionKey;
 
@@ -62,6 +64,24 @@ pub(super) fn client_may_take(client: Client<'_>, key: ExecutionKey, free: Free)
             })
             && may_take(client.all_seats(), free.all, CLIENT_TOTAL_SHARE)
     })
+}
+
+/// Returns what keeps a request from one more of the `free` seats of its route.
+pub(super) fn seat_obstacle(
+    item: &impl SeatRequest,
+    key: ExecutionKey,
+    free: Free,
+) -> Option<Obstacle> {
+    let client = item.client()?;
+    if !may_take(client.network_seats(), free.all, CLIENT_TOTAL_SHARE) {
+        return Some(Obstacle::Network(kind_of(item)));
+    }
+    (!client_may_take(Some(client), key, free)).then_some(Obstacle::Own)
+}
+
+/// Tells apart the requests of a route that need different permits, or none.
+pub(super) fn kind_of(item: &impl SeatRequest) -> usize {
+    item.permits().map_or(0, Permits::id)
 }
 
 /// Counts one more seat of a client.
