@@ -222,7 +222,7 @@ impl Decoder {
     }
 
     /// Returns how many bytes of memory the decoder holds for an incomplete message, or for the
-    /// message that was returned last. A compressed message that is incomplete holds 40 KiB beside
+    /// message that was returned last. A compressed message that is incomplete holds 48 KiB beside
     /// its content, which inflate the rest of it.
     pub fn held_bytes(&self) -> usize {
         #[cfg(feature = "deflate")]

@@ -50,7 +50,7 @@ fn a_message_that_stops_is_given_up_when_memory_is_short() {
     assert!(matches!(received, Received::Close(1013, _)), "{received:?}");
 }
 
-/// What inflates a message takes 40 KiB, however little of the message has arrived.
+/// What inflates a message takes 48 KiB, however little of the message has arrived.
 #[test]
 fn what_inflates_an_incomplete_message_counts_until_its_socket_is_closed() {
     let app = echo(30_000);

@@ -45,7 +45,7 @@ pub struct DeflateConfig {
     /// connection would hold about 300 KiB, and a broadcast would be compressed once per member.
     pub server_context_takeover: bool,
     /// Whether the client's messages may refer to earlier ones. By default they do not: each
-    /// connection would hold 40 KiB.
+    /// connection would hold 48 KiB.
     pub client_context_takeover: bool,
     /// The largest window of the server, 9 to 15 bits.
     pub server_max_window_bits: u8,
