@@ -132,17 +132,29 @@ impl<T> FairQueue<T> {
         self.next_number += 1;
     }
 
+    /// Returns the place of the first turn whose item may be served, and puts none apart.
+    pub(crate) fn first(&self, may_be_served: impl Fn(&T) -> bool) -> Option<Place> {
+        let may = |(_, turn): &(u64, Turn<T>)| self.item_of(turn).is_some_and(&may_be_served);
+        self.turns.iter().position(may).map(Place::Turn)
+    }
+
     /// Returns the place of the first turn whose item has no obstacle. The turns before it keep
     /// their order.
     pub(crate) fn find(&mut self, obstacle: impl Fn(&T) -> Option<Obstacle>) -> Option<Place> {
-        let mut first = self.find_apart(&obstacle);
+        if self.is_empty() { None } else { self.find_any(&obstacle) }
+    }
+
+    /// As [`find`](Self::find), compiled once for all closures.
+    #[inline(never)]
+    fn find_any(&mut self, obstacle: &dyn Fn(&T) -> Option<Obstacle>) -> Option<Place> {
+        let mut first = self.find_apart(obstacle);
         let mut index = 0;
         while let Some((number, turn)) = self.turns.get(index) {
             let number = *number;
             if first.is_some_and(|(earlier, _)| earlier < number) {
                 break;
             }
-            match (self.item_of(turn).map_or(Some(Obstacle::Own), &obstacle), turn) {
+            match (self.item_of(turn).map_or(Some(Obstacle::Own), obstacle), turn) {
                 (None, _) => {
                     first = Some((number, Place::Turn(index)));
                     break;
@@ -164,7 +176,7 @@ impl<T> FairQueue<T> {
 
     /// As [`find`](Self::find), among the turns that were put apart. Also returns the number of the
     /// turn.
-    fn find_apart(&self, obstacle: impl Fn(&T) -> Option<Obstacle>) -> Option<(u64, Place)> {
+    fn find_apart(&self, obstacle: &dyn Fn(&T) -> Option<Obstacle>) -> Option<(u64, Place)> {
         let mut first: Option<(u64, Place)> = None;
         for (of, apart) in self.apart.iter().enumerate() {
             for (index, (number, client)) in apart.turns.iter().enumerate() {
@@ -172,7 +184,7 @@ impl<T> FairQueue<T> {
                     break;
                 }
                 let item = self.clients.get(client).and_then(VecDeque::front);
-                match item.map_or(Some(Obstacle::Own), &obstacle) {
+                match item.map_or(Some(Obstacle::Own), obstacle) {
                     Some(Obstacle::Own) => {}
                     Some(Obstacle::Network(_)) => break,
                     None => {
@@ -266,13 +278,16 @@ impl<T> FairQueue<T> {
     }
 
     /// Puts a turn back among those that are not apart.
+    #[cold]
+    #[inline(never)]
     fn rejoin(&mut self, (number, client): (u64, ClientId)) {
         let index = self.turns.partition_point(|(earlier, _)| *earlier < number);
         self.turns.insert(index, (number, Turn::Client(client)));
     }
 
     /// Removes all items of which `is_removed` is true.
-    pub(crate) fn remove_if(&mut self, is_removed: impl Fn(&T) -> bool, removed: &mut Vec<T>) {
+    #[inline(never)]
+    pub(crate) fn remove_if(&mut self, is_removed: &dyn Fn(&T) -> bool, removed: &mut Vec<T>) {
         for (number, turn) in mem::take(&mut self.turns) {
             match turn {
                 Turn::Item(item) if is_removed(&item) => {
@@ -281,7 +296,7 @@ impl<T> FairQueue<T> {
                 }
                 Turn::Item(item) => self.turns.push_back((number, Turn::Item(item))),
                 Turn::Client(client) => {
-                    if self.remove_of(client, &is_removed, removed) {
+                    if self.remove_of(client, is_removed, removed) {
                         self.turns.push_back((number, Turn::Client(client)));
                     }
                 }
@@ -290,8 +305,8 @@ impl<T> FairQueue<T> {
         for mut apart in mem::take(&mut self.apart) {
             for turn in mem::take(&mut apart.turns) {
                 let first = self.clients.get(&turn.1).and_then(VecDeque::front);
-                let is_changed = first.is_some_and(&is_removed);
-                match self.remove_of(turn.1, &is_removed, removed) {
+                let is_changed = first.is_some_and(is_removed);
+                match self.remove_of(turn.1, is_removed, removed) {
                     // What comes after the removed item may be of another kind.
                     true if is_changed => self.rejoin(turn),
                     true => apart.turns.push_back(turn),
@@ -308,7 +323,7 @@ impl<T> FairQueue<T> {
     fn remove_of(
         &mut self,
         client: ClientId,
-        is_removed: impl Fn(&T) -> bool,
+        is_removed: &dyn Fn(&T) -> bool,
         removed: &mut Vec<T>,
     ) -> bool {
         let Some(items) = self.clients.get_mut(&client) else { return false };
@@ -342,7 +357,7 @@ impl<T> FairQueue<T> {
     /// Removes all items.
     pub(crate) fn clear(&mut self) -> Vec<T> {
         let mut removed = Vec::with_capacity(self.len);
-        self.remove_if(|_| true, &mut removed);
+        self.remove_if(&|_| true, &mut removed);
         removed
     }
 
@@ -376,6 +391,8 @@ impl<T> FairQueue<T> {
 }
 
 /// Puts a turn apart. Returns `false` if its client is in no network.
+#[cold]
+#[inline(never)]
 fn set_apart(all: &mut Vec<Apart>, kind: usize, turn: (u64, ClientId)) -> bool {
     let Some(network) = network_of(turn.1) else { return false };
     let is_same = |apart: &Apart| (apart.network, apart.kind) == (network, kind);

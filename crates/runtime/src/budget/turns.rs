@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::budget::clients::ClientId;
-use crate::budget::fair_queue::{FairQueue, Obstacle, Place};
+use crate::budget::fair_queue::{FairQueue, Place};
 use crate::execution::key::ExecutionKey;
 use crate::execution::looks::{Candidate, Looks, Share};
 use crate::execution::probe;
@@ -242,13 +242,11 @@ impl Line {
         if self.called_at.elapsed() < OVERDUE {
             return;
         }
-        let having = &self.having;
-        let has_one = |waiter: &Arc<Waiter>| {
+        let has_none = |waiter: &Arc<Waiter>| {
             let client = waiter.member.client;
-            let has_one = client.is_some() && having.iter().any(|having| having.client == client);
-            has_one.then_some(Obstacle::Own)
+            client.is_none() || self.having.iter().all(|having| having.client != client)
         };
-        if let Some(at) = self.waiting.find(has_one) {
+        if let Some(at) = self.waiting.first(has_none) {
             self.call(at);
         }
     }

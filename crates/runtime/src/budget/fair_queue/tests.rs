@@ -103,7 +103,7 @@ fn removed_items_leave_the_others_in_order() {
     ] {
         let mut queue = queue(items);
         let mut late = Vec::new();
-        queue.remove_if(|item| removed.contains(item), &mut late);
+        queue.remove_if(&|item: &_| removed.contains(item), &mut late);
         assert_eq!(late.join(" "), removed);
         assert_eq!([queue.len(), queue.iter().count()], [left.split_whitespace().count(); 2]);
         assert_eq!(served(queue), left);
@@ -209,7 +209,7 @@ fn turns_that_are_apart_keep_their_order_when_items_are_removed() {
     assert!(queue.find(full(&[0])).is_none());
     assert_eq!(queue.evict(|item| item.2 == 2), Some((0, 0, 2)));
     let mut removed = Vec::new();
-    queue.remove_if(|item| [0, 1].contains(&item.2), &mut removed);
+    queue.remove_if(&|item: &_| [0, 1].contains(&item.2), &mut removed);
     removed.sort_unstable();
     assert_eq!(removed, [(0, 0, 0), (0, 0, 1)]);
     let only_first = |item: &Of| full(&[0])(item).filter(|_| item.1 == 0);
@@ -309,7 +309,7 @@ fn the_order_is_that_of_a_queue_that_looks_at_all_turns() {
                 plain.remove_if(|item| Some(*item) == evicted);
             }
             _ if bits & 7 == 0 => {
-                queue.remove_if(is_chosen, &mut Vec::new());
+                queue.remove_if(&is_chosen, &mut Vec::new());
                 plain.remove_if(is_chosen);
             }
             _ => {}

@@ -95,7 +95,7 @@ impl<T: SeatRequest> RouteQueue<T> {
             let is_late = |queued: &QueuedRequest<T>| queued.late_at <= now;
             if self.waiting.iter().any(is_late) {
                 let mut late = Vec::new();
-                self.waiting.remove_if(is_late, &mut late);
+                self.waiting.remove_if(&is_late, &mut late);
                 removed.extend(late.into_iter().map(|queued| queued.item));
             }
             let next = self.waiting.iter().map(|queued| queued.late_at).min();
