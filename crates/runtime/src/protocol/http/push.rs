@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use filoplume_http1::{CHUNK_END, Headers, encode_chunk_head, encode_last_chunk};
 
@@ -19,6 +19,10 @@ use crate::service::pushed::{KeepAlive, Outcome, Pushed};
 
 /// Maximum number of bytes taken from the mailbox at once.
 const TAKE_BYTES: usize = 64 * 1024;
+
+/// The shortest time after which a silent body is looked at again. Without it a short
+/// `keep_alive_timeout`, which is meant for idle connections, would keep the loop busy.
+const RENEWAL_MIN: Duration = Duration::from_secs(1);
 
 /// A response body that other threads push.
 pub(super) struct Pushing {
@@ -57,9 +61,13 @@ impl Pushing {
     /// keep-alive bytes has no deadline. It uses that of an idle connection and renews it, because
     /// an entry for a deadline far away would stay in the loop's heap until then.
     pub(super) fn deadline(&self, now: Instant, config: &ServerConfig) -> Instant {
-        match &self.body.options.keep_alive {
-            Some(keep_alive) => self.sent_at + keep_alive.interval.min(config.keep_alive_timeout),
-            None => now + config.keep_alive_timeout,
+        let renewal = config.keep_alive_timeout.max(RENEWAL_MIN);
+        let silence = now.saturating_duration_since(self.sent_at);
+        now + match &self.body.options.keep_alive {
+            // The renewal counts from now: counted from `sent_at` it would have passed already for
+            // bytes that are due later than it, and the loop would look all the time until then.
+            Some(keep_alive) => keep_alive.interval.saturating_sub(silence).min(renewal),
+            None => renewal,
         }
     }
 
@@ -198,7 +206,7 @@ impl Http {
         let Stage::Pushing(pushing) = &mut self.stage else { return false };
         let Buffers { output, clock, .. } = buffers;
         if let Some(KeepAlive { interval, bytes }) = &pushing.body.options.keep_alive {
-            if pushing.sent_at + *interval <= clock.now() {
+            if clock.now().saturating_duration_since(pushing.sent_at) >= *interval {
                 Pushing::begin(pushing.framing, bytes.len(), output);
                 output.extend_from_slice(bytes);
                 Pushing::end(pushing.framing, output);
