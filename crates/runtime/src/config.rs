@@ -229,7 +229,8 @@ impl ServerConfig {
     /// recent rate of its route, gets the same answer at once. Under overload, accepted requests
     /// wait about as long as a call of their route takes. Requests that the program pulls from
     /// [`Incoming`](crate::Incoming) are treated in the same way, by the rate at which it has
-    /// recently pulled them; those that already wait stay until they are pulled. Default: 2 s.
+    /// recently pulled them; those that already wait stay until they are pulled. With zero, a
+    /// request is refused unless a thread is free; for `Incoming`, one waits. Default: 2 s.
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = timeout.min(TIMEOUT_MAX);
         self
@@ -364,7 +365,9 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how long a connection may be idle between two requests. Default: 75 s.
+    /// Sets how long a connection may be idle between two requests. With zero, it is closed when it
+    /// has answered what it was sent at once, and a TCP protocol without a timeout of its own as
+    /// soon as it waits for bytes; pushed bodies stay open. Default: 75 s.
     pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
         self.keep_alive_timeout = timeout.min(TIMEOUT_MAX);
         self
@@ -408,7 +411,8 @@ impl ServerConfig {
     }
 
     /// Sets how long a shutdown waits for requests in progress. A request whose head is incomplete
-    /// gets one second, because nothing of it was accepted. Default: 10 s.
+    /// gets one second, because nothing of it was accepted. With zero, no request is waited for.
+    /// Default: 10 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout.min(TIMEOUT_MAX);
         self

@@ -308,14 +308,16 @@ impl WebSocketUpgrade {
         self
     }
 
-    /// Sets how long the peer may take to answer a close frame. Default: 5 seconds.
+    /// Sets how long the peer may take to answer a close frame. With zero, the connection ends
+    /// right after the frame, and `on_close` is told 1006. Default: 5 seconds.
     pub fn close_timeout(mut self, timeout: Duration) -> Self {
         self.config.times.close_timeout = timeout;
         self
     }
 
-    /// Sets how long a message may take to arrive. It is checked together with the pings. Default:
-    /// 30 seconds.
+    /// Sets how long a message may take to arrive. It is checked together with the pings. With
+    /// zero, a message that is incomplete at a check closes the socket; on a thread, each one that
+    /// does not arrive at once does. Default: 30 seconds.
     pub fn message_timeout(mut self, timeout: Duration) -> Self {
         self.config.times.message_timeout = timeout;
         self

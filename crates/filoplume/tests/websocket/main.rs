@@ -13,3 +13,4 @@ mod on_thread;
 mod pace;
 mod rooms;
 mod sockets;
+mod zero_timeouts;
