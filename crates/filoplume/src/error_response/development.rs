@@ -39,7 +39,9 @@ impl<'a> Findings<'a> {
                 .map(|route| RouteLine {
                     methods: &route.methods,
                     pattern: &route.pattern,
-                    is_similar: hints::are_similar(&route.pattern, &request.path),
+                    // The pattern of a fallback is like every path below its prefix.
+                    is_similar: !route.is_fallback()
+                        && hints::are_similar(&route.pattern, &request.path),
                 })
                 .partition(|route: &RouteLine<'_>| route.is_similar);
             routes = similar;

@@ -67,6 +67,26 @@ fn development_mode_adds_a_member_for_tools() {
         .assert_contains("caused by: password 1234");
 }
 
+/// The fallback answers the whole prefix, so its pattern is like every path there.
+#[test]
+fn a_hint_names_no_fallback() {
+    let api = Router::new().get("/users", || "all");
+    let with_fallback = Router::new().get("/", || "root").fallback(|| StatusCode::NOT_FOUND);
+    let client = App::new()
+        .nest("/api", api.with(middleware::RequestIds::new()))
+        .nest("/shop", with_fallback)
+        .development(true)
+        .test();
+    for (path, hint) in [
+        ("/api/nothing", "No route matches the path."),
+        ("/api/usres", "No route matches the path. Did you mean GET /api/users?"),
+        ("/shop/nothing", "No route matches the path."),
+    ] {
+        let json: Value = client.get(path).send().json();
+        assert_eq!(json["development"]["hint"], *hint, "{path}");
+    }
+}
+
 #[test]
 fn development_mode_shows_hints() {
     let client = app().development(true).test();
