@@ -315,7 +315,10 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().map_err(|_| "it has no address".to_owned())?;
+        let address: IpAddr = address.parse().map_err(|_| {
+            "write an IP address, such as 10.0.0.7 or 10.0.0.0/8: names are not looked up"
+                .to_owned()
+        })?;
         if address != address.to_canonical() {
             return Err(format!("write it as the IPv4 address {}", address.to_canonical()));
         }

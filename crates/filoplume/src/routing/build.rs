@@ -381,9 +381,15 @@ impl Builder<'_> {
                     [] => String::new(),
                     names => format!("; the states of the app are `{}`", names.join("`, `")),
                 };
+                // `state` takes any type, so nothing makes an `Arc<Sql>` an `Arc<dyn Database>`.
+                let call = if type_name.contains("dyn ") {
+                    format!("write `.state(value as {type_name})`")
+                } else {
+                    "add `.state(..)` to the app".to_owned()
+                };
                 self.mistakes.push(format!(
-                    "{name} extracts `State<{type_name}>`, but there is no such state: add \
-                     `.state(..)` to the app{others}"
+                    "{name} extracts `State<{type_name}>`, but there is no such state: {call}\
+                     {others}"
                 ));
             }
         }

@@ -290,3 +290,31 @@ fn a_permit_is_not_held_while_a_content_arrives() {
         .route("/request", post(|_: Request| "").uses(&database).uses(&database));
     assert!(app.build().is_ok());
 }
+
+trait Shelf: Send + Sync {}
+
+struct Oak;
+
+impl Shelf for Oak {}
+
+/// The compiler converts an `Arc` into one of a trait only where it knows that it has to.
+#[test]
+fn a_state_of_a_trait_says_how_it_is_given() {
+    type Shared = std::sync::Arc<dyn Shelf>;
+    let app = |app: App| app.get("/", |_: State<Shared>| "found").build();
+    let error = app(App::new().state(std::sync::Arc::new(Oak))).unwrap_err().to_string();
+    assert!(error.contains("write `.state(value as Arc<dyn it::mistakes::Shelf>)`"), "{error}");
+    app(App::new().state(std::sync::Arc::new(Oak) as Shared)).unwrap();
+}
+
+#[test]
+fn a_file_of_sessions_that_cannot_be_created_is_named() {
+    let error = filoplume::session::SqliteStore::open("/no/such/folder/s.db").unwrap_err();
+    assert!(error.to_string().contains("/no/such/folder/s.db"), "{error}");
+}
+
+#[test]
+fn a_proxy_is_named_by_its_address() {
+    let error = App::new().trust_proxies(["proxy.example"]).build().unwrap_err().to_string();
+    assert!(error.contains(r#""proxy.example""#) && error.contains("an IP address"), "{error}");
+}

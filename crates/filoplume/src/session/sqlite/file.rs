@@ -24,7 +24,9 @@ pub(super) fn create_private(path: &Path) -> io::Result<()> {
     match options.open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+        Err(error) => {
+            Err(io::Error::new(error.kind(), format!("cannot create {}: {error}", path.display())))
+        }
     }
 }
 
