@@ -108,6 +108,7 @@ struct Inner {
              - a status: `.ok_or(Error::from_status(StatusCode::NOT_FOUND))?`, and with a text \
              `Error::new(status, text)`\n\
              - `Redirect`: return `Result<_, Redirect>`\n\
+             - the `PoisonError` of a lock: `.lock().unwrap()`\n\
              - `anyhow::Error`, `Box<dyn Error + Send + Sync>`: `.map_err(Error::internal)?`\n\
              - `Box<dyn Error>`: `.map_err(|error| Error::internal(error.to_string()))?`"
 )]
