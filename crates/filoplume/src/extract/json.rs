@@ -136,8 +136,25 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();
-        response.set_json(serde_json::to_vec(&self.0)?);
+        response.set_json(serde_json::to_vec(&self.0).map_err(NotJson)?);
         Ok(response)
+    }
+}
+
+/// The error for a value that has no JSON, such as a map whose keys are not texts. The reason alone
+/// does not say what it is about.
+#[derive(Debug)]
+struct NotJson(serde_json::Error);
+
+impl fmt::Display for NotJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value cannot be written as JSON")
+    }
+}
+
+impl StdError for NotJson {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
     }
 }
 

@@ -189,3 +189,15 @@ fn headers_of_a_value_are_not_those_of_the_error_in_its_place() {
 
 /// JSON cannot have a unit as the name of a field.
 type Unserializable = std::collections::HashMap<(), ()>;
+
+#[test]
+fn a_value_that_has_no_json_is_named_as_the_cause() {
+    let app = || App::new().get("/", || Json(std::collections::HashMap::from([((1, 2), 3)])));
+    let response = app().development(true).test().get("/").send();
+    response
+        .assert_status(500)
+        .assert_contains("the value cannot be written as JSON")
+        .assert_contains("key must be a string");
+    let app = app().map_error(|_: &serde_json::Error| Error::conflict("no JSON"));
+    app.test().get("/").send().assert_status(409);
+}
