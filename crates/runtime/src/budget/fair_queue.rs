@@ -5,7 +5,6 @@
 //! waits for at most one item of each other client. An item that belongs to no counted client has
 //! a turn of its own. Such items come from proxies, which carry many clients, and among
 //! themselves they are served in order of arrival.
-
 //!
 //! An item whose client may not be served at the moment keeps its turn, and is overtaken. If a
 //! large IPv6 network has its share, that holds for all of its clients, which may be tens of
