@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use filoplume_runtime::tcp::{Closed, Io, Protocol};
 use filoplume_websocket::{CloseCode, CloseFrame, Decoder, Event};
@@ -18,9 +18,6 @@ use super::socket::{CloseReason, Socket};
 /// A call ends when its output is this long, so that a peer that sends much and reads nothing does
 /// not fill the memory: the next call comes when the output is sent.
 const CALL_OUTPUT_MAX: usize = 64 * 1024;
-/// A call ends when it has taken this long, so that the answers to its messages do not wait for
-/// later messages.
-const CALL_DURATION_MAX: Duration = Duration::from_millis(1);
 /// A thread's copy of the input is not kept if it grew beyond this.
 const INPUT_BYTES_KEPT: usize = 128 * 1024;
 
@@ -126,7 +123,9 @@ impl SocketProtocol {
 
     /// As [`read`](Self::read), and counts the messages.
     fn read_messages(&mut self, input: &mut [u8], io: &mut Io<'_>, messages: &mut u64) -> usize {
-        let started = Instant::now();
+        // When it is over the call ends, so that neither other connections nor the answers to these
+        // messages wait for later messages.
+        let (started, turn) = (Instant::now(), io.turn());
         let mut used = 0;
         while let Some(rest) = input.get_mut(used..).filter(|rest| !rest.is_empty()) {
             if self.must_wait(io) {
@@ -169,8 +168,8 @@ impl SocketProtocol {
             if matches!(after, After::Stop) {
                 return input.len();
             }
-            let is_long = self.socket.unsent_bytes() >= CALL_OUTPUT_MAX
-                || started.elapsed() >= CALL_DURATION_MAX;
+            let is_long =
+                self.socket.unsent_bytes() >= CALL_OUTPUT_MAX || started.elapsed() >= turn;
             if is_long && used < input.len() {
                 io.resume();
                 return used;

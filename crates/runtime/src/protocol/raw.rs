@@ -105,6 +105,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) home: &'a dyn Fn() -> Weak<dyn WakeConnection>,
     pub(crate) token: usize,
+    /// How many connections share the event loop at the moment.
+    pub(crate) crowd: u32,
     pub(crate) account: &'a Arc<Account>,
     pub(crate) config: &'a ServerConfig,
 }
@@ -234,7 +236,7 @@ impl Raw {
         asked: &mut Asked,
         buffers: &mut Buffers,
     ) -> usize {
-        let Surroundings { peer, home, token, account, config } = of;
+        let Surroundings { peer, home, token, crowd, account, config } = of;
         if let Actor::Expected(service) = &self.actor {
             self.actor = Actor::Present(service.accept(*peer));
         }
@@ -250,6 +252,7 @@ impl Raw {
             calls: &mut self.calls,
             home,
             token,
+            crowd,
             held: &mut self.held,
             account,
             config,

@@ -21,6 +21,7 @@ pub(crate) mod status;
 pub(crate) mod stopping;
 pub(crate) mod stopwatch;
 pub mod tcp;
+pub(crate) mod turn;
 pub(crate) mod upgrade;
 
 use std::fmt;

@@ -291,7 +291,7 @@ impl EventLoop {
         }
     }
 
-    fn adopt(&mut self, accepted: Accepted, now: Instant) -> Box<Connection> {
+    pub(crate) fn adopt(&mut self, accepted: Accepted, now: Instant) -> Box<Connection> {
         let token = self.slab.reserve();
         let deadline = now + accepted.entry.timeout(&self.handle.engine.config);
         Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))

@@ -24,6 +24,7 @@ impl Worker<'_> {
             return self.resume_on_pool(connection, route);
         }
         let Self { engine, buffers, lead, clocks, .. } = self;
+        let crowd = lead.as_ref().map_or(1, |event_loop| event_loop.crowd());
         let mut asked = Asked::default();
         let mut used = 0;
         let code = || {
@@ -31,6 +32,7 @@ impl Worker<'_> {
                 peer,
                 home: &|| Arc::downgrade(loop_handle) as Weak<dyn WakeConnection>,
                 token: *token,
+                crowd,
                 account,
                 config: &engine.config,
             };

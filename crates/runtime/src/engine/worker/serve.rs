@@ -16,21 +16,11 @@ use crate::engine::connection::unsent::Flushed;
 use crate::protocol::proxy::ProxyError;
 use crate::protocol::raw::Event;
 use crate::protocol::{Guest, Step, Waiting};
+use crate::service::turn::{TURN, turn_in};
 use crate::transport::Peer;
 
 /// Maximum number of reads and body pieces in a row before a leader serves its other connections.
 const ROUNDS_MAX: u32 = 4;
-
-/// How long a leader answers the requests of one pipeline before it serves its other connections.
-const PIPELINE_TURN: Duration = Duration::from_millis(1);
-
-/// How long the turns of all pipelines of a crowd take together, so that a new request does not
-/// wait longer if there are more pipelines.
-const CROWD_TURNS: Duration = Duration::from_millis(4);
-
-/// No turn is shorter, however large the crowd is: sixteen short requests are still answered by one
-/// write.
-const PIPELINE_TURN_MIN: Duration = Duration::from_micros(50);
 
 /// The clock is read once for this many requests of a pipeline.
 const REQUESTS_PER_CHECK: u64 = 8;
@@ -45,11 +35,6 @@ const DRAIN_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a connection lingers at most while the server drains. The last bytes of a response
 /// normally arrive within a few round trips.
 const DRAIN_LINGER_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Returns how long the turn of a pipeline is while this many connections want to be served.
-fn pipeline_turn(crowd: u32) -> Duration {
-    (CROWD_TURNS / crowd.max(1)).clamp(PIPELINE_TURN_MIN, PIPELINE_TURN)
-}
 
 impl Worker<'_> {
     /// Serves a connection until it has to wait.
@@ -102,9 +87,8 @@ impl Worker<'_> {
     #[inline(never)]
     fn has_had_its_turn(&mut self, turn_ends: &mut Option<Instant>) -> bool {
         let Some(event_loop) = &self.lead else { return false };
-        let turn = pipeline_turn(event_loop.crowd());
-        let per_check =
-            if turn < PIPELINE_TURN { REQUESTS_PER_CHECK_IN_CROWD } else { REQUESTS_PER_CHECK };
+        let turn = turn_in(event_loop.crowd());
+        let per_check = if turn < TURN { REQUESTS_PER_CHECK_IN_CROWD } else { REQUESTS_PER_CHECK };
         if event_loop.requests % per_check != 0 {
             return false;
         }
@@ -447,17 +431,5 @@ impl Worker<'_> {
         }
         self.unload(&mut connection);
         Outcome::Yielded(connection)
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_turns_of_a_crowd_take_four_milliseconds_together() {
-        let crowds = [0, 1, 4, 5, 8, 80, 81, u32::MAX];
-        let turns = crowds.map(|crowd| pipeline_turn(crowd).as_micros());
-        assert_eq!(turns, [1000, 1000, 1000, 800, 500, 50, 50, 50]);
     }
 }

@@ -138,6 +138,7 @@ impl Run {
             peer: &Peer::Unix,
             home: &|| Weak::<NoLoop>::new() as Weak<dyn WakeConnection>,
             token: 0,
+            crowd: 1,
             account: &self.account,
             config: &self.config,
         };

@@ -19,6 +19,7 @@ use crate::service::blocking_stream::{BlockingStream, OnThread, on_thread};
 use crate::service::mailbox::{Mailbox, WakeConnection};
 use crate::service::request::Request;
 use crate::service::response::Response;
+use crate::service::turn::turn_in;
 use crate::transport::Peer;
 
 /// A connection that a [`Protocol`](super::Protocol) may use during one call.
@@ -57,6 +58,7 @@ pub struct Io<'a> {
     pub(crate) mailbox: &'a mut Option<Arc<Mailbox>>,
     pub(crate) home: &'a dyn Fn() -> Weak<dyn WakeConnection>,
     pub(crate) token: usize,
+    pub(crate) crowd: u32,
     pub(crate) calls: &'a mut Option<Box<Calls>>,
     pub(crate) held: &'a mut Option<Box<Held>>,
     pub(crate) account: &'a Arc<Account>,
@@ -166,11 +168,19 @@ impl Io<'_> {
         self.asked_cold().notify_drained = true;
     }
 
+    /// Returns how long a call should take at most if there is much to do for its input: a
+    /// millisecond, or less if many connections of the event loop want to be served, down to 50
+    /// microseconds. Then stop, and ask for the rest by [`resume`](Self::resume). A peer that sends
+    /// many small messages at once would otherwise delay others.
+    pub fn turn(&self) -> Duration {
+        turn_in(self.crowd)
+    }
+
     /// Requests another call of [`data`](super::Protocol::data) with the input that this call
     /// leaves unused, once everything is sent. A protocol that stops in the middle of its input
     /// uses it, so that a peer that reads slowly does not make it produce without end. Other
     /// connections of the event loop have their turn first, so a protocol with much to do for one
-    /// input stops after a millisecond or so.
+    /// input stops when its [turn](Self::turn) is over.
     pub fn resume(&mut self) {
         self.asked_cold().reading = Some(Reading::Resumed);
     }

@@ -11,7 +11,7 @@ use super::*;
 use crate::config::ServerConfig;
 use crate::engine::Backend;
 use crate::engine::event_loop::EventLoop;
-use crate::engine::tests::{connection, event_loops};
+use crate::engine::tests::{accepted, connection, event_loops};
 use crate::execution::probe::Clocks;
 use crate::service::stopping::Stopping;
 use crate::service::tcp::{Io, Protocol};
@@ -30,6 +30,10 @@ impl Protocol for Obeys {
             b"back and more" => {
                 io.send(&bytes[..4]);
                 "back and".len()
+            }
+            b"turn" => {
+                io.send(format!("{:?}", io.turn()).as_bytes());
+                4
             }
             b"one by one" => {
                 io.resume();
@@ -180,4 +184,25 @@ fn a_call_that_does_not_block_stays_on_its_loop_although_others_of_its_route_blo
         assert!(!worker.runs_here(route, None));
         assert!(matches!(flow, Continue(_)), "{flow:?}");
     });
+}
+
+/// Eight that have much to do share four milliseconds. A thread has one connection only.
+#[test]
+fn a_call_has_less_time_if_many_connections_want_to_be_served() {
+    for (others, leads, turn) in [(0, true, "1ms"), (8, true, "500µs"), (8, false, "1ms")] {
+        let mut run = Run::new();
+        let event_loop = run.event_loop.as_mut().unwrap();
+        let clients: Vec<_> = (0..others)
+            .map(|_| {
+                let now = std::time::Instant::now();
+                let (accepted, client) = accepted(Peer::Unix);
+                let other = event_loop.adopt(accepted, now);
+                event_loop.requeue(other, now);
+                client
+            })
+            .collect();
+        run.call(Event::Data, b"turn", leads, |_, flow| assert!(flow.is_continue()));
+        assert_eq!(String::from_utf8(received(&mut run.client)).unwrap(), turn, "{others} others");
+        drop(clients);
+    }
 }
