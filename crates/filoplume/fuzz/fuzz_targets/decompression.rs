@@ -112,8 +112,13 @@ fuzz_target!(|input: &[u8]| {
     let rest = rest.get(..2 * BYTES_MAX as usize).unwrap_or(rest);
     // The input is sent as it is.
     let coding = CODINGS[usize::from(first) % CODINGS.len()];
-    let found = decoded(coding, rest);
     let is_known = !["compress", "gzip, x"].contains(&coding);
+    // A request that says that it has no content is accepted with any coding. That chunks contain
+    // nothing is not known when they are refused.
+    if rest.is_empty() && !is_known {
+        return;
+    }
+    let found = decoded(coding, rest);
     assert!(is_known || found.is_none(), "{coding} is not known");
 
     // The input is encoded, and then sent.
