@@ -131,8 +131,16 @@ impl Builder<'_> {
         let Route { handlers, layers, adjust } = route;
         // The pattern of a nested route must begin with a slash too, so it is first checked on its
         // own.
+        if let Err(mistake) = Pattern::parse(pattern) {
+            let below = match &*scope.prefix {
+                "" => String::new(),
+                prefix => format!(" below \"{prefix}\""),
+            };
+            self.mistakes.push(format!("route \"{pattern}\"{below} ({written_at}): {mistake}"));
+            return;
+        }
         let joined = join(&scope.prefix, pattern);
-        let parsed = Pattern::parse(pattern).and_then(|_| Pattern::parse(&joined));
+        let parsed = Pattern::parse(&joined);
         let Pattern { matched, captures } = match parsed {
             Ok(parsed) => parsed,
             Err(mistake) => {

@@ -34,7 +34,8 @@ fn invalid_patterns_are_all_reported_at_once() {
         .nest("/", Router::new())
         .nest("", Router::new())
         .nest("/{*all}", Router::new())
-        .nest("/{x}", Router::new().get("/{x}", || ""));
+        .nest("/{x}", Router::new().get("/{x}", || ""))
+        .nest("/v3", Router::new().get("", || "").get("users", || ""));
     check_mistakes(
         app,
         &expect![[r#"
@@ -69,6 +70,8 @@ fn invalid_patterns_are_all_reported_at_once() {
               - route "GET /a" (routing/mistakes.rs:_): a pattern begins with `/`: write "/a", without the method
               - route "http://localhost/y" (routing/mistakes.rs:_): a pattern begins with `/`: write "/y", without scheme and host
               - route "/{x}/{x}" (routing/mistakes.rs:_): two captures have the name `x`
+              - route "" below "/v3" (routing/mistakes.rs:_): a pattern begins with `/`: write "/"
+              - route "users" below "/v3" (routing/mistakes.rs:_): a pattern begins with `/`: write "/users"
         "#]],
     );
 }
