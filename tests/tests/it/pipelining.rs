@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use filoplume_runtime::{Plan, Request, Response, Service};
@@ -300,4 +301,43 @@ fn the_pipeline_of_a_client_that_has_gone_ends() {
     let calls = calls.load(Ordering::SeqCst);
     // The first response is written before the second call, and this write fails.
     assert!(calls <= 3, "{calls} calls");
+}
+
+/// As [`Counted`], with responses that fill the buffers of a connection.
+struct Long(Counted);
+
+impl Service for Long {
+    fn plan(&self, request: &mut Request) -> Plan {
+        self.0.plan(request)
+    }
+
+    fn call(&self, request: Request) -> Response {
+        let _ = self.0.call(request);
+        Response::from("x".repeat(8 * 1024))
+    }
+}
+
+#[test]
+fn a_pipeline_is_not_answered_further_than_its_client_reads() {
+    const REQUESTS: usize = 4000;
+    let (gate, calls) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let counted = Counted { gate: gate.clone(), calls: Arc::clone(&calls) };
+    let server = TestServer::start(Long(counted));
+    let mut client = server.client();
+    // Short enough to be received at once, while the first call waits.
+    client.send(get("/").repeat(REQUESTS));
+    gate.holds(1);
+    gate.open();
+    let mut before = 0;
+    while calls.load(Ordering::SeqCst) != before {
+        before = calls.load(Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(300));
+    }
+    // The buffers of the system hold at most 10 MiB: 6 of the reader's and 4 of the writer's.
+    assert!(before < REQUESTS / 2, "{before} calls for a client that reads nothing");
+    assert!(server.metrics().memory_used < 1 << 20, "{:?}", server.metrics());
+    for _ in 0..REQUESTS {
+        assert_eq!(client.response().text().len(), 8 * 1024);
+    }
+    assert_eq!(client.send(get("/")).response().text().len(), 8 * 1024);
 }

@@ -178,7 +178,7 @@ impl Connection {
         }
         if flushed != Flushed::All {
             self.keep_unsent(0, content, buffers, config);
-            return Ok(flushed);
+            return if self.is_too_much() { self.flush_or_end(buffers) } else { Ok(flushed) };
         }
         let turn = content.get(..TURN_BYTES).unwrap_or(content);
         let result = if turn.is_empty() {

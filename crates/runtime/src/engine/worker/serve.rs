@@ -71,8 +71,14 @@ impl Worker<'_> {
                     }
                     if let Some(head) = http.next_head(self.buffers, &self.engine.config) {
                         connection = self.request(connection, head)?;
-                        if !self.buffers.input.is_empty() && self.has_had_its_turn(&mut turn_ends) {
-                            return Break(self.yielded(connection));
+                        if !self.buffers.input.is_empty() {
+                            if connection.is_writing() {
+                                // A pool thread writes each response of a route that blocks.
+                                connection = self.flush(connection)?;
+                            }
+                            if self.has_had_its_turn(&mut turn_ends) {
+                                return Break(self.yielded(connection));
+                            }
                         }
                         continue;
                     }

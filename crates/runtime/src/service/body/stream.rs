@@ -52,8 +52,11 @@ pub(crate) struct ContentStream {
     /// them computed. Other handlers have no turn, so they do not wait for one.
     turn: Option<Turn>,
     handler_time: HandlerTime,
-    /// Bytes that were read and not yet decoded.
+    /// Bytes that were read. The first of them are decoded already.
     unread: Vec<u8>,
+    /// How many of them. They are removed together: removing those of each chunk would move all
+    /// others as often as there are chunks.
+    unread_from: usize,
     decoder: Option<ContentDecoder>,
     /// How many bytes may still be read. The decoder has a limit of its own.
     pub(super) bytes_left: u64,
@@ -157,6 +160,7 @@ impl ContentStream {
             turn: None,
             handler_time: HandlerTime::new(),
             unread,
+            unread_from: 0,
             decoder: Some(decoder),
             bytes_left: u64::MAX,
             pace,
@@ -204,14 +208,19 @@ impl ContentStream {
             }
             // Decodes no more than the handler has room for, because everything decoded must be
             // delivered.
-            let window = self.unread.get(..buffer.len().max(1)).unwrap_or(&self.unread);
+            let unread = self.unread.get(self.unread_from..).unwrap_or_default();
+            let window = unread.get(..buffer.len().max(1)).unwrap_or(unread);
             let decoded = decoder
                 .decode(window)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             let data = window.get(decoded.data.clone()).unwrap_or_default();
             let length = data.len();
             buffer[..length].copy_from_slice(data);
-            self.unread.drain(..decoded.consumed);
+            self.unread_from += decoded.consumed;
+            if self.unread_from == self.unread.len() {
+                self.unread.clear();
+                self.unread_from = 0;
+            }
             if length > 0 {
                 return Ok(length);
             }
@@ -235,7 +244,12 @@ impl ContentStream {
         Ok(read)
     }
 
+    fn remove_decoded(&mut self) {
+        self.unread.drain(..std::mem::take(&mut self.unread_from));
+    }
+
     fn receive_unread(&mut self) -> io::Result<()> {
+        self.remove_decoded();
         let mut unread = std::mem::take(&mut self.unread);
         let before = unread.len();
         unread.resize(before + READ_AHEAD_BYTES, 0);
@@ -429,6 +443,7 @@ impl Read for ContentStream {
 impl Drop for ContentStream {
     fn drop(&mut self) {
         let Some(decoder) = self.decoder.take() else { return };
+        self.remove_decoded();
         let left = StreamLeft {
             decoder,
             unread: std::mem::take(&mut self.unread),
