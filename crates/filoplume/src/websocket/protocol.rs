@@ -143,6 +143,8 @@ impl SocketProtocol {
             if matches!(event, Event::Text(_) | Event::Binary(_)) {
                 *messages += 1;
                 self.is_due = false;
+                // The time of a message that begins within the same call counts from its end.
+                self.message_since = None;
             }
             let after = match event {
                 Event::Text(text) => {

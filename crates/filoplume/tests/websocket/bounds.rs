@@ -172,3 +172,27 @@ fn a_message_that_trickles_without_end_closes_the_socket() {
     });
     assert!(trickled_to_the_end, "the socket was closed only when it was silent");
 }
+
+/// Each message is quick, but there is always one that has begun.
+#[test]
+fn messages_without_a_pause_are_not_one_slow_message() {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let app = App::new()
+        .websocket("/ws", |upgrade: WebSocketUpgrade| {
+            upgrade
+                .ping_interval(Some(Duration::from_millis(50)))
+                .message_timeout(TIMEOUT)
+                .on_message(|socket: &Socket, text: String| socket.send(text))
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    let message = [0x81, 0x85, 0, 0, 0, 0, b'h', b'e', b'l', b'l', b'o'];
+    let (begin, end) = message.split_at(8);
+    client.raw(begin);
+    let started = Instant::now();
+    while started.elapsed() < TIMEOUT + Duration::from_millis(500) {
+        client.raw(&[end, begin].concat());
+        client.expect(Received::Text("hello".to_owned()));
+    }
+}
