@@ -86,8 +86,13 @@ impl Memory {
 }
 
 impl Shard {
-    fn known(&self, key: Key) -> Option<u64> {
-        self.young.get(&key).or_else(|| self.old.get(&key)).copied()
+    /// Looks a client up. Whoever is asked for is in use, so it stays when the old generation is
+    /// dropped.
+    fn known(&mut self, key: Key) -> Option<u64> {
+        if let Some(full_at) = self.old.remove(&key) {
+            self.young.insert(key, full_at);
+        }
+        self.young.get(&key).copied()
     }
 
     /// Takes a token. Also returns a generation for the caller to drop.
@@ -148,6 +153,18 @@ mod tests {
         // Each generation has room for two. The second request of `a` begins none.
         assert_eq!([b"a", b"b", b"a"].map(|key| is_allowed(key)), [true, true, false]);
         assert_eq!([b"c", b"c", b"b"].map(|key| is_allowed(key)), [true, false, false]);
+    }
+
+    #[test]
+    fn whoever_is_asked_for_is_remembered_like_whoever_takes() {
+        let (memory, bucket) = (Memory::new(4), Bucket::new(1, Duration::from_secs(3600)));
+        memory.take(b"a", &bucket);
+        // Each generation has room for two, so that the first one is dropped twice.
+        for key in [b"b", b"c", b"d", b"e", b"f", b"g"] {
+            assert!(memory.refusal(b"a", &bucket).is_some());
+            memory.take(key, &bucket);
+        }
+        assert!(keys_of(&memory) <= 4 + 1, "{}", keys_of(&memory));
     }
 
     #[test]
