@@ -115,8 +115,10 @@ impl Console {
     ///
     /// A request must come from a loopback address, name `localhost`, `127.0.0.1` or `[::1]` as its
     /// host, so that no web site can read the console through a name of its own (DNS rebinding),
-    /// and have no field that a proxy adds, such as `x-forwarded-for`. Not every proxy adds one:
-    /// behind a proxy on the same machine, use [`with_password`](Self::with_password).
+    /// and have no `Origin` of another site, whatever the app's
+    /// [`Cors`](crate::middleware::Cors) allows, and no field that a proxy adds, such as
+    /// `x-forwarded-for`. Not every proxy adds one: behind a proxy on the same machine, use
+    /// [`with_password`](Self::with_password).
     ///
     /// ```
     /// use filoplume::Console;

@@ -183,7 +183,8 @@ impl Sessions {
         self
     }
 
-    /// Sets when a session ends in any case. With zero, the app does not start. Default: 30 days.
+    /// Sets when a session ends in any case, counted from its beginning, or from the
+    /// [login](Session::log_in) of its user. With zero, the app does not start. Default: 30 days.
     #[must_use]
     pub fn absolute_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.manager).lifetime.absolute = timeout;

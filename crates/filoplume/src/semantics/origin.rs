@@ -5,7 +5,7 @@
 /// come over HTTPS, the page must have come over HTTPS too: anyone on the network path can alter a
 /// page of `http`. An origin of `https` is accepted for any request, because a proxy that the app
 /// does not know may have ended TLS. The origin `null` belongs to no host.
-#[cfg(any(feature = "sessions", feature = "websocket"))]
+#[cfg(any(feature = "console", feature = "sessions", feature = "websocket"))]
 pub(crate) fn is_origin_of(origin: &str, authority: &str, is_https: bool) -> bool {
     let Some((scheme, host)) = origin.split_once("://") else { return false };
     let default_port = match scheme {

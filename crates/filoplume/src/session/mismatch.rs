@@ -32,8 +32,9 @@ impl Mismatches {
         if let Some(left_out) = self.keys.admit() {
             tracing::warn!(
                 left_out = left_out.field(),
-                "the cookie of a session was made with another key, so it begins anew: do all \
-                 instances have the same key?"
+                "the cookie of a session was made with another key, so a new session begins: \
+                 `Key::generate()` makes another key at each start, and several instances need \
+                 the same key"
             );
         }
     }

@@ -261,7 +261,9 @@ impl Session {
 
     /// Gives the session a new ID, and makes the old one invalid. **Call this when a user logs
     /// in**, and whenever a user gets more rights: an attacker may have planted the old ID in the
-    /// browser (session fixation).
+    /// browser (session fixation). With
+    /// [`Sessions::in_cookie`](crate::middleware::Sessions::in_cookie), copies of the old cookie
+    /// stay valid until they expire.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -314,7 +316,7 @@ impl Session {
         // Read before the session is locked, because the app may query a database.
         let generation = self.inner.manager.generation(&subject)?;
         let mut live = self.live()?;
-        live.forget_unless(&subject);
+        live.begin_unless(&subject, now());
         live.renew();
         live.change(SUBJECT.to_owned(), Some(serde_json::to_value((subject, generation))?));
         Ok(())

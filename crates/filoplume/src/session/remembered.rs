@@ -91,11 +91,16 @@ impl LoadedSession {
         self.changes.insert(REMEMBERED.to_owned(), Some(seconds));
     }
 
-    /// Removes the lifetime that an earlier request set, unless the same subject logs in.
-    pub(super) fn forget_unless(&mut self, subject: &str) {
+    /// Lets the lifetime begin anew, and removes the one that an earlier request set, unless the
+    /// same subject logs in.
+    pub(super) fn begin_unless(&mut self, subject: &str, now: u64) {
         let earlier = self.record.values.get(SUBJECT).and_then(|login| login.get(0));
-        let is_same = earlier.and_then(Value::as_str) == Some(subject);
-        if !is_same && !self.sets_lifetime() {
+        if earlier.and_then(Value::as_str) == Some(subject) {
+            return;
+        }
+        // A visitor may have had the session for weeks before the login.
+        self.record.created = now;
+        if !self.sets_lifetime() {
             self.change(REMEMBERED.to_owned(), None);
         }
     }

@@ -395,6 +395,13 @@ impl StaticFiles {
 
     fn open(self) -> Result<Files, Vec<String>> {
         let Self { location, options, mut mistakes } = self;
+        if options.is_precompressed && options.untrusted.is_some() {
+            mistakes.push(
+                "static files cannot be both `untrusted` and `precompressed`: a user could upload \
+                 `cat.png.br`, which would be sent in place of the `cat.png` of another"
+                    .to_owned(),
+            );
+        }
         let is_embedded = !matches!(location, Location::Folder(_));
         let source: Option<Box<dyn Source>> = match location {
             Location::Folder(path) => match Folder::open(&path, options.symlinks) {

@@ -44,7 +44,9 @@ impl StaticFiles {
     /// Browsers save every file instead of showing it (`Content-Disposition: attachment`), under
     /// its own name. Only images, sounds and videos keep their type. Every response has
     /// `X-Content-Type-Options: nosniff` and a `Content-Security-Policy` with `sandbox`, which
-    /// [`header`](Self::header) cannot change. A folder is not answered with its `index.html`.
+    /// [`header`](Self::header) cannot change. A folder is not answered with its `index.html`. With
+    /// [`precompressed`](Self::precompressed) the app does not start: users could upload variants
+    /// of each other's files.
     ///
     /// ```
     /// # use filoplume::prelude::*;

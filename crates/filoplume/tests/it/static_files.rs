@@ -265,6 +265,8 @@ fn mistakes_are_reported_when_the_app_starts() {
         let told = mistake("/", embedded);
         assert!(told.contains("the fallback \"none.html\" of static files does not"), "{told}");
     }
+    let uploads = site.files().precompressed(true).untrusted();
+    assert!(mistake("/", uploads).contains("cannot be both `untrusted` and `precompressed`"));
     assert!(mistake("/", site.files().header("x y", "z")).contains("x y"));
     assert!(mistake("/", site.files().cache_control("a\r\nb: c")).contains("cache-control"));
     let twice = App::new().files("/", site.files()).files("/", site.files()).build().unwrap_err();

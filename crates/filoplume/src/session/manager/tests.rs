@@ -179,9 +179,32 @@ fn no_session_is_remembered_beyond_the_absolute_timeout() {
 }
 
 #[test]
+fn the_absolute_timeout_of_a_login_counts_from_the_login() {
+    for mut manager in [manager(Storage::Cookie), in_memory().0] {
+        (manager.lifetime.absolute, manager.lifetime.idle) =
+            (Duration::from_secs(300), Duration::from_secs(1000));
+        let log_in = |now| {
+            move |live: &mut LoadedSession| {
+                live.begin_unless("ada", now);
+                live.change(SUBJECT.to_owned(), Some(serde_json::json!(["ada", 0])));
+            }
+        };
+        let (cookie, _) = save_after(&manager, &begin(&manager), 200, log_in(200));
+        // The same user again changes nothing: the session could be extended without end.
+        let again = |live: &mut LoadedSession| {
+            log_in(400)(live);
+            live.renew();
+        };
+        let (cookie, _) = save_after(&manager, &cookie, 400, again);
+        assert_eq!(number(&manager, &cookie, "n", 499), Some(1));
+        assert_eq!(number(&manager, &cookie, "n", 500), None);
+    }
+}
+
+#[test]
 fn a_lifetime_belongs_to_one_login() {
     fn log_in(live: &mut LoadedSession, subject: &str) {
-        live.forget_unless(subject);
+        live.begin_unless(subject, 1);
         live.renew();
         live.change(SUBJECT.to_owned(), Some(serde_json::json!([subject, 0])));
     }
@@ -369,7 +392,7 @@ fn a_cookie_of_another_key_is_logged_and_what_is_no_cookie_is_not() {
         let (first, second) = (manager(storage.clone()), manager(storage));
         let cookie = begin(&first);
         let log = logged(|| assert_eq!(number(&second, &cookie, "n", 1), None));
-        assert!(log.contains("do all instances have the same key?"), "{log}");
+        assert!(log.contains("several instances need the same key"), "{log}");
         assert!(!log.contains(&cookie), "{log}");
         let own = logged(|| assert_eq!(number(&first, &cookie, "n", 1), Some(1)));
         let garbage = logged(|| {
