@@ -80,11 +80,17 @@ impl Outbox {
 
     /// Sends the current slice to the collector and starts a new one.
     pub(crate) fn deliver(&mut self, tally: &mut Tally, now: Nanos) {
-        let fresh = self.returned.try_recv().unwrap_or_else(|_| Box::new(Slice::new()));
-        let slice = std::mem::replace(&mut tally.slice, fresh);
+        let mut slice = self.returned.try_recv().unwrap_or_else(|_| Box::new(Slice::new()));
+        let is_counted = self.is_counted(now);
+        if !is_counted && now >= self.counts_from {
+            // The last slice of the warm-up ends a little after it. What counts already belongs to
+            // the next slice.
+            tally.slice.move_uncounted(&mut slice);
+        } else {
+            std::mem::swap(&mut tally.slice, &mut slice);
+        }
         // A slice ends a little after its tick, or well before the next one at the end of the run.
         // So the middle of the slice determines its tick.
-        let is_counted = self.is_counted(now);
         let middle = now.saturating_sub(self.counts_from).saturating_sub(self.tick / 2);
         let tick = is_counted.then(|| middle / self.tick);
         self.set_next_tick(now);
@@ -115,6 +121,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::tally::ErrorKind;
 
     #[test]
     fn slices_know_their_tick() {
@@ -132,6 +139,31 @@ mod tests {
         let expected =
             [(100, None), (200, None), (257, None), (350, Some(0)), (780, Some(4)), (850, Some(5))];
         assert_eq!(ticks, expected);
+    }
+
+    #[test]
+    fn what_counts_before_the_last_slice_of_the_warm_up_ends_is_not_lost() {
+        let (sender, receiver) = mpsc::channel();
+        let (_back, returned) = mpsc::channel();
+        let mut outbox = Outbox::new(0, sender, returned, 100, 100);
+        let mut tally = Tally::new(100, false);
+        for sent in [50, 101, 102] {
+            tally.request(sent);
+        }
+        assert!(tally.response(101, 101, 103));
+        tally.slice.count_status(200);
+        (tally.slice.bytes_sent, tally.slice.bytes_received) = (30, 10);
+        tally.error(ErrorKind::Reset, 1);
+        let mut delivered = |now| {
+            outbox.deliver(&mut tally, now);
+            let Delivery { tick, slice, .. } = receiver.recv().unwrap();
+            let counts = (slice.requests, slice.responses, slice.latency.count());
+            let statuses = slice.statuses.len();
+            (tick, counts, statuses, slice.bytes_sent, slice.bytes_received, slice.errors.total())
+        };
+        assert_eq!(delivered(104), (None, (0, 0, 0), 0, 30, 10, 1));
+        assert_eq!(delivered(200), (Some(0), (2, 1, 1), 1, 0, 0, 0));
+        assert_eq!(delivered(300), (Some(1), (0, 0, 0), 0, 0, 0, 0));
     }
 
     #[test]

@@ -167,6 +167,14 @@ impl Slice {
         self.handshakes.resumed += other.handshakes.resumed;
     }
 
+    /// Moves the figures to which the warm-up adds into an empty slice. The others have only what
+    /// counts.
+    pub(crate) fn move_uncounted(&mut self, to: &mut Self) {
+        to.bytes_sent = std::mem::take(&mut self.bytes_sent);
+        to.bytes_received = std::mem::take(&mut self.bytes_received);
+        to.errors = std::mem::take(&mut self.errors);
+    }
+
     /// Empties the slice and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.requests = 0;

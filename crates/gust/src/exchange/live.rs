@@ -110,7 +110,9 @@ impl Exchange {
                         .get(..EVENT_STREAM.len())
                         .is_some_and(|start| start.eq_ignore_ascii_case(EVENT_STREAM));
                     let status = head.status().as_u16();
-                    tally.slice.count_status(status);
+                    if now >= tally.counts_from {
+                        tally.slice.count_status(status);
+                    }
                     if status != 200 || !is_stream {
                         return Err(ErrorKind::Status);
                     }
@@ -237,6 +239,19 @@ mod tests {
         let result = exchange.receive(&plan, &mut again, 9, &mut tally);
         assert_eq!(result, Err(ErrorKind::Unsolicited));
     }
+
+    #[test]
+    fn the_status_of_a_stream_that_is_opened_during_the_warm_up_does_not_count() {
+        let plan = args::plan(":1 --sse").unwrap();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+        for (now, statuses) in [(99, vec![]), (100, vec![(200, 1)])] {
+            let mut tally = Tally::new(100, false);
+            let mut exchange = connection(&plan, &mut tally);
+            exchange.receive(&plan, &mut head.as_bytes().to_vec(), now, &mut tally).unwrap();
+            assert_eq!(tally.slice.statuses, statuses, "at {now}");
+        }
+    }
+
     #[test]
     fn a_stream_that_the_server_ends_is_an_error() {
         let plan = args::plan(":1 --sse").unwrap();
