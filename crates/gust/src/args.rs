@@ -96,7 +96,7 @@ pub(crate) struct LoadArguments {
     /// Length of the run: 10s, 500ms, 2m. [default: 10s, or unlimited with -n]
     #[arg(short, long, value_parser = parse_duration, help_heading = "Load")]
     duration: Option<Duration>,
-    /// Total number of requests: 1000, 100k, 1M.
+    /// Total number of requests, without those of the warm-up: 1000, 100k, 1M.
     #[arg(short = 'n', long, value_parser = parse_count, help_heading = "Load")]
     requests: Option<u64>,
     /// Number of requests in flight on each connection.

@@ -116,7 +116,7 @@ impl Client<'_> {
         let now = self.shared.clock.now();
         let Self { plan, slots, budget, scratch, tally, .. } = self;
         let Slot { stream, exchange, .. } = &mut slots[slot];
-        while exchange.in_flight() < plan.depth && budget.take(self.shared) {
+        while exchange.in_flight() < plan.depth && budget.take(self.shared, now) {
             self.position += 1;
             exchange.begin(plan.requests.at(self.position), now, now, tally);
         }

@@ -36,7 +36,7 @@ impl RequestSource<'_> {
         tally: &mut Tally,
         now: Nanos,
     ) -> bool {
-        if !self.budget.take(self.shared) {
+        if !self.budget.take(self.shared, now) {
             return false;
         }
         let Some(share) = &mut self.share else { return false };
@@ -49,7 +49,7 @@ impl RequestSource<'_> {
     /// Starts requests until the pipeline is full, in a closed loop.
     #[inline]
     pub(crate) fn fill_pipeline(&mut self, exchange: &mut Exchange, tally: &mut Tally, now: Nanos) {
-        while exchange.in_flight() < self.plan.depth && self.budget.take(self.shared) {
+        while exchange.in_flight() < self.plan.depth && self.budget.take(self.shared, now) {
             let template = self.next_template();
             exchange.begin(template, now, now, tally);
         }

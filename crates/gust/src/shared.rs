@@ -114,18 +114,26 @@ impl Shared {
 pub(crate) struct Budget {
     claimed: u64,
     is_limited: bool,
+    /// The end of the warm-up.
+    counts_from: Nanos,
     threads: u64,
 }
 
 impl Budget {
     pub(crate) fn new(plan: &Plan) -> Self {
-        Self { claimed: 0, is_limited: plan.end.requests.is_some(), threads: plan.threads as u64 }
+        Self {
+            claimed: 0,
+            is_limited: plan.end.requests.is_some(),
+            counts_from: nanos(plan.warmup),
+            threads: plan.threads as u64,
+        }
     }
 
-    /// Takes one request, if one is left.
+    /// Takes one request that is sent now, if one is left. Requests of the warm-up do not count, so
+    /// they use up nothing.
     #[inline]
-    pub(crate) fn take(&mut self, shared: &Shared) -> bool {
-        if !self.is_limited {
+    pub(crate) fn take(&mut self, shared: &Shared, now: Nanos) -> bool {
+        if !self.is_limited || now < self.counts_from {
             return true;
         }
         if self.claimed == 0 {
@@ -194,12 +202,12 @@ mod tests {
             let plan = args::plan(&format!(":1 -n {requests} -t {threads} -c 4")).unwrap();
             let shared = Shared::new(&plan);
             let (mut first, mut second) = (Budget::new(&plan), Budget::new(&plan));
-            assert!(first.take(&shared) && second.take(&shared));
+            assert!(first.take(&shared, 0) && second.take(&shared, 0));
             let claimed = |budget: &Budget| budget.claimed + 1;
             assert!(claimed(&first) <= most && claimed(&second) <= most, "{requests}");
             let mut taken = 2;
             for budget in [&mut first, &mut second] {
-                while budget.take(&shared) {
+                while budget.take(&shared, 0) {
                     taken += 1;
                 }
             }
@@ -212,10 +220,21 @@ mod tests {
         let plan = args::plan(":1 -n 9 -t 1").unwrap();
         let shared = Shared::new(&plan);
         let (mut first, mut second) = (Budget::new(&plan), Budget::new(&plan));
-        assert!(first.take(&shared));
+        assert!(first.take(&shared, 0));
         assert_eq!(first.claimed, 1, "it has claimed two");
-        while second.take(&shared) {}
+        while second.take(&shared, 0) {}
         assert!(second.is_used_up(&shared) && !first.is_used_up(&shared));
-        assert!(first.take(&shared) && first.is_used_up(&shared));
+        assert!(first.take(&shared, 0) && first.is_used_up(&shared));
+    }
+
+    #[test]
+    fn requests_of_the_warm_up_use_up_nothing() {
+        let plan = args::plan(":1 -n 2 --warmup 1s -t 1").unwrap();
+        let (shared, mut budget) = (Shared::new(&plan), Budget::new(&plan));
+        let second = nanos(plan.warmup);
+        let taken = [0, second - 1, 1, second, second + 1, second + 2];
+        let taken = taken.map(|now| budget.take(&shared, now));
+        assert_eq!(taken, [true, true, true, true, true, false]);
+        assert!(budget.is_used_up(&shared));
     }
 }

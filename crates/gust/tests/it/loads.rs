@@ -92,6 +92,23 @@ fn the_warm_up_does_not_count() {
     }
 }
 
+#[test]
+fn the_requests_of_the_warm_up_are_not_among_those_of_the_total_number() {
+    let asked = Counter::default();
+    let counter = asked.clone();
+    let port = each_request(move |_| {
+        counter.add();
+        HELLO.to_vec()
+    });
+    for more in ["", "-r 500", "--no-keepalive", "--blocking-threads 1"] {
+        let before = asked.get();
+        let (run, outcome) = measure(&format!(":{port} -c 2 -n 20 --warmup 200ms {more}"));
+        outcome.assert_code(0);
+        assert_eq!((count(&run, "requests"), count(&run, "responses")), (20, 20), "{more}: {run}");
+        assert!(asked.get() - before > 20, "{more}: nothing was sent during the warm-up");
+    }
+}
+
 /// Each thread starts at a different request of the list. Otherwise all would send the same request
 /// at the same time.
 #[test]
