@@ -1,7 +1,6 @@
 //! The report as CSV: a line of names and a line of values. Times are in microseconds.
 
 use crate::histogram::{Latency, PERCENTILES};
-use crate::report::float;
 use crate::run::Run;
 
 /// The columns of the report, each with its name and its value.
@@ -16,7 +15,7 @@ pub(crate) fn write(run: &Run) -> String {
     columns.add_latency("", Some(&run.latency));
     columns.add_latency("uncorrected_", run.uncorrected.as_ref());
     columns.add_cpu(run);
-    columns.add("error_share", format!("{:.6}", error_share(run)));
+    columns.add("error_share", format!("{:.6}", run.error_share()));
     columns.text()
 }
 
@@ -97,10 +96,6 @@ impl Columns {
         line(self.0.iter().map(|(name, _)| name.as_str()).collect())
             + &line(self.0.iter().map(|(_, value)| value.as_str()).collect())
     }
-}
-
-fn error_share(run: &Run) -> f64 {
-    float(run.errors.total()) / float(run.requests.max(1))
 }
 
 fn micros(nanos: f64) -> String {
@@ -193,6 +188,14 @@ mod tests {
             error_share=0.000750
         "#]]
         .assert_eq(&pairs.concat());
+    }
+
+    #[test]
+    fn errors_without_a_request_are_a_share_of_one() {
+        let mut run = sample::run();
+        run.requests = 0;
+        run.errors.connect = 5000;
+        assert!(write(&run).ends_with(",1.000000\n"), "{}", write(&run));
     }
 
     #[test]
