@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::report::float;
 use crate::run::Run;
+use crate::target::{Host, Target};
 
 pub(crate) fn write(run: &Run) -> String {
     let mut out = String::new();
@@ -13,15 +14,13 @@ pub(crate) fn write(run: &Run) -> String {
 }
 
 fn body(run: &Run, out: &mut String) -> std::fmt::Result {
-    let rest = run.target.split_once("://").map_or(run.target.as_str(), |(_, rest)| rest);
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
+    let (host, port, path) = place(&run.target);
     let failed = run.errors.total();
     let seconds = run.seconds.max(1e-9);
     let mut line = |name: &str, value: String| writeln!(out, "{:<24}{value}", format!("{name}:"));
-    line("Server Hostname", if host.is_empty() { "127.0.0.1" } else { host }.to_owned())?;
-    line("Server Port", port.to_owned())?;
-    line("Document Path", format!("/{path}"))?;
+    line("Server Hostname", host)?;
+    line("Server Port", port.to_string())?;
+    line("Document Path", path)?;
     line("Concurrency Level", (run.load.connections * run.load.depth).to_string())?;
     line("Time taken for tests", format!("{seconds:.3} seconds"))?;
     line("Complete requests", run.responses.to_string())?;
@@ -45,6 +44,22 @@ fn body(run: &Run, out: &mut String) -> std::fmt::Result {
         writeln!(out, "{percentile:>4}% {:>9.3}", run.latency.at(percentile) / 1e6)?;
     }
     writeln!(out, " 100% {:>9.3} (longest request)", run.latency.max / 1e6)
+}
+
+/// Returns the host, the port and the path of a target. The port of a Unix socket is 0, because
+/// scripts expect a number.
+fn place(target: &str) -> (String, u16, String) {
+    let Ok(Target { host, path, .. }) = Target::parse(target) else {
+        // Not the target of a run: that one was parsed before the run.
+        return (target.to_owned(), 0, "/".to_owned());
+    };
+    let port = match &host {
+        Host::Name(_, port) => *port,
+        Host::Unix(_) => 0,
+    };
+    // An echo over TCP has no path.
+    let path = if path.is_empty() { "/".to_owned() } else { path };
+    (host.name().to_owned(), port, path)
 }
 
 #[cfg(test)]
@@ -98,6 +113,24 @@ mod tests {
             "Keep-Alive requests:    0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn host_port_and_path_are_those_of_the_target() {
+        for (target, expected) in [
+            (":8080", ["127.0.0.1", "8080", "/"]),
+            ("http://[::1]/", ["::1", "80", "/"]),
+            ("http://[::1]:81/a/b", ["::1", "81", "/a/b"]),
+            ("https://h/", ["h", "443", "/"]),
+            ("http://h?a=b/c", ["h", "80", "/?a=b/c"]),
+            ("tcp://h:7", ["h", "7", "/"]),
+            ("unix:/tmp/socket:/a", ["localhost", "0", "/a"]),
+        ] {
+            let text = write(&Run { target: target.to_owned(), ..sample::run() });
+            let values: Vec<_> =
+                text.lines().take(3).filter_map(|line| line.split_whitespace().last()).collect();
+            assert_eq!(values, expected, "{target}");
         }
     }
 }
