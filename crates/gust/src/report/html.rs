@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::collector::Interval;
 use crate::histogram::{Latency, PERCENTILES};
 use crate::report::chart::{Chart, Curve, Point, escape, ticks};
-use crate::report::{float, text};
+use crate::report::{float, interval_seconds, text};
 use crate::run::Run;
 use crate::units;
 
@@ -135,10 +135,9 @@ fn percentiles(run: &Run) -> Chart<'_> {
 }
 
 fn throughput(run: &Run) -> Chart<'_> {
-    let length = run.timeline.seconds_per_interval.max(1e-9);
     let points = over_time(
         run,
-        |interval| float(interval.responses) / length,
+        |interval, seconds| float(interval.responses) / seconds,
         |rate| format!("{}/s", units::rate(rate)),
     );
     let y_ticks = ticks(points.iter().map(|point| point.y).fold(1.0, f64::max));
@@ -160,7 +159,7 @@ fn latency_over_time(run: &Run) -> Chart<'_> {
         name,
         class,
         is_bars: false,
-        points: over_time(run, |interval| float(of(interval)), units::time),
+        points: over_time(run, |interval, _| float(of(interval)), units::time),
     };
     let curves = vec![
         curve("p50", "a", |interval| interval.p50),
@@ -179,7 +178,7 @@ fn latency_over_time(run: &Run) -> Chart<'_> {
 
 fn errors_over_time(run: &Run) -> Chart<'_> {
     let points =
-        over_time(run, |interval| float(interval.errors), |count| format!("{count:.0} errors"));
+        over_time(run, |interval, _| float(interval.errors), |count| format!("{count:.0} errors"));
     let y_ticks = ticks(points.iter().map(|point| point.y).fold(1.0, f64::max));
     Chart {
         title: "errors over time",
@@ -204,17 +203,19 @@ fn time_axis<'a>(max: f64) -> Chart<'a> {
     }
 }
 
+/// Returns a point for each interval, from the interval and its length in seconds.
 fn over_time(
     run: &Run,
-    value: impl Fn(&Interval) -> f64,
+    value: impl Fn(&Interval, f64) -> f64,
     show: impl Fn(f64) -> String,
 ) -> Vec<Point> {
     let length = run.timeline.seconds_per_interval;
     let intervals = run.timeline.intervals.iter().enumerate();
     intervals
         .map(|(index, interval)| {
+            let seconds = interval_seconds(run, index);
             // The point is in the middle of the interval.
-            let (x, y) = ((float(index as u64) + 0.5) * length, value(interval));
+            let (x, y) = (float(index as u64) * length + seconds / 2.0, value(interval, seconds));
             Point { x, y, label: format!("{x:.2} s: {}", show(y)) }
         })
         .collect()
@@ -304,5 +305,13 @@ mod tests {
     fn each_step_of_the_axis_halves_the_remaining_share() {
         let at = |percentile| percentile_position(percentile, 1 << 20);
         assert_eq!((at(0.0), at(50.0), at(75.0), at(100.0)), (0.0, 1.0, 2.0, 21.0));
+    }
+
+    #[test]
+    fn the_last_point_is_not_lower_because_its_interval_is_shorter() {
+        let run = sample::steady(3.6);
+        let rates = throughput(&run).curves.remove(0).points;
+        assert!(rates.iter().all(|point| (point.y - 2000.0).abs() < 1e-6), "{}", rates[7].label);
+        assert!((rates[7].x - 3.55).abs() < 1e-9, "{}", rates[7].x);
     }
 }

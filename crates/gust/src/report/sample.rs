@@ -49,6 +49,22 @@ pub(crate) fn run() -> Run {
     }
 }
 
+/// Returns a run of more than 3.5 s, with 2000 responses per second in each of its intervals.
+pub(crate) fn steady(seconds: f64) -> Run {
+    let mut run = Run { seconds, ..run() };
+    run.timeline.intervals.iter_mut().for_each(|interval| interval.responses = 1000);
+    if let Some(last) = run.timeline.intervals.last_mut() {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small number"
+        )]
+        let responses = ((seconds - 3.5) * 2000.0).round() as u64;
+        last.responses = responses;
+    }
+    run
+}
+
 fn load() -> Load {
     Load {
         protocol: "http".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::float;
+use crate::report::{float, interval_seconds};
 use crate::run::Run;
 
 pub(crate) fn write(run: &Run) -> String {
@@ -79,12 +79,12 @@ struct Rates {
 
 impl Rates {
     fn of(run: &Run) -> Self {
-        let length = run.timeline.seconds_per_interval * float(run.load.threads.max(1));
-        let rates: Vec<f64> = run
-            .timeline
-            .intervals
-            .iter()
-            .map(|interval| float(interval.responses) / length.max(1e-9))
+        let threads = float(run.load.threads.max(1));
+        let intervals = run.timeline.intervals.iter().enumerate();
+        let rates: Vec<f64> = intervals
+            .map(|(index, interval)| {
+                float(interval.responses) / interval_seconds(run, index) / threads
+            })
             .collect();
         let count = float(rates.len().max(1) as u64);
         let mean = rates.iter().sum::<f64>() / count;
@@ -149,6 +149,12 @@ mod tests {
             Transfer/sec:     2.48MB
         "#]]
         .assert_eq(&write(&sample::run()));
+    }
+
+    #[test]
+    fn a_shorter_interval_at_the_end_does_not_lower_the_rate() {
+        let rates = Rates::of(&sample::steady(3.6));
+        assert!((rates.mean - 1000.0).abs() < 1e-6 && rates.stdev < 1e-6, "{}", rates.mean);
     }
 
     #[test]
