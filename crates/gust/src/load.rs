@@ -15,7 +15,7 @@ use crate::outbox::{Delivery, Finished, Outbox};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::run::{CpuUsed, Run};
-use crate::shared::Shared;
+use crate::shared::{Clock, Shared};
 use crate::tally::Slice;
 use crate::units::{MILLISECOND, Nanos, nanos};
 use crate::worker;
@@ -61,10 +61,8 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         drop(sender);
         let mut before =
             CpuUsed { client: CpuTime::own(), server: plan.server.and_then(CpuTime::of) };
-        let collected = collector.run(
-            &slices,
-            &mut WarmUpObserver { progress: &mut progress, plan, before: &mut before },
-        );
+        let collected = collector
+            .run(&slices, &mut WarmUpObserver::new(&mut progress, plan, shared.clock, &mut before));
         let server = plan.server.and_then(CpuTime::of).zip(before.server);
         let cpu = CpuUsed {
             client: CpuTime::own().since(before.client),
@@ -128,18 +126,44 @@ fn allow_many_sockets() {
 }
 
 /// Passes updates on, and reads the CPU times at the end of the warm-up.
+///
+/// The clock tells when that is. The slices do not: the next ones come a tick later, and a thread
+/// that is late still delivers its last slice of the warm-up when others have counted for a while.
 struct WarmUpObserver<'a> {
     progress: &'a mut Progress,
     plan: &'a Plan,
+    clock: Clock,
     before: &'a mut CpuUsed,
+    /// Whether an update came after the warm-up, so that the CPU times before it are known.
+    is_over: bool,
+}
+
+impl<'a> WarmUpObserver<'a> {
+    fn new(
+        progress: &'a mut Progress,
+        plan: &'a Plan,
+        clock: Clock,
+        before: &'a mut CpuUsed,
+    ) -> Self {
+        Self { progress, plan, clock, before, is_over: plan.warmup.is_zero() }
+    }
+
+    /// Reads the CPU times at each update up to the first one after the warm-up. That one comes at
+    /// once, because every thread delivers a slice at the end of the warm-up. The earlier ones are
+    /// for a run that is stopped before.
+    fn read_times(&mut self, now: Nanos) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = now >= nanos(self.plan.warmup);
+        self.before.client = CpuTime::own();
+        self.before.server = self.plan.server.and_then(CpuTime::of);
+    }
 }
 
 impl Observer for WarmUpObserver<'_> {
     fn update(&mut self, live: &Live) {
-        if live.is_warm_up && !self.plan.warmup.is_zero() {
-            self.before.client = CpuTime::own();
-            self.before.server = self.plan.server.and_then(CpuTime::of);
-        }
+        self.read_times(self.clock.now());
         self.progress.update(live);
     }
 }
@@ -159,26 +183,57 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_time_of_the_warm_up_is_what_its_last_update_says() {
+    fn the_cpu_time_of_the_warm_up_is_what_the_first_update_after_it_says() {
         let nothing = CpuTime { user: 0.0, system: 0.0 };
-        let used_before = |arguments: &str, is_warm_up: bool| {
+        let reads_at = |arguments: &str, times: [Nanos; 4]| {
             let plan = args::plan(arguments).expect("it is valid");
+            let shared = Shared::new(&plan);
             let mut before = CpuUsed { client: nothing, server: None };
             let mut progress = Progress::new(&plan, true);
-            let mut observer =
-                WarmUpObserver { progress: &mut progress, plan: &plan, before: &mut before };
-            observer.update(&Live {
-                is_warm_up,
-                responses: 0,
-                errors: 0,
-                latency: Histogram::new(),
-                responses_total: 0,
-                errors_total: 0,
-            });
-            before.client.total() > 0.0
+            let mut observer = WarmUpObserver::new(&mut progress, &plan, shared.clock, &mut before);
+            times.map(|now| {
+                observer.before.client = nothing;
+                observer.read_times(now);
+                observer.before.client.total() > 0.0
+            })
         };
-        assert!(used_before(":1 --warmup 1s", true));
-        assert!(!used_before(":1 --warmup 1s", false), "the requests count already");
-        assert!(!used_before(":1 --warmup 0s", true), "there is no warm-up");
+        let tick = TICK;
+        assert_eq!(
+            reads_at(":1 --warmup 200ms", [tick, 2 * tick - 1, 2 * tick, 2 * tick + 1]),
+            [true, true, true, false]
+        );
+        // No update came at the end of the warm-up.
+        assert_eq!(
+            reads_at(":1 --warmup 200ms", [tick, 3 * tick, 3 * tick, 4 * tick]),
+            [true, true, false, false]
+        );
+        assert_eq!(reads_at(":1 --warmup 0s", [0, 1, tick, 2 * tick]), [false; 4]);
+    }
+
+    #[test]
+    fn a_late_slice_of_the_warm_up_reads_no_cpu_time_again() {
+        let nothing = CpuTime { user: 0.0, system: 0.0 };
+        let plan = args::plan(":1 --warmup 1us").expect("it is valid");
+        let shared = Shared::new(&plan);
+        let mut before = CpuUsed { client: nothing, server: None };
+        let mut progress = Progress::new(&plan, true);
+        let live = Live {
+            is_warm_up: true,
+            responses: 0,
+            errors: 0,
+            latency: Histogram::new(),
+            responses_total: 0,
+            errors_total: 0,
+        };
+        let mut observer = WarmUpObserver::new(&mut progress, &plan, shared.clock, &mut before);
+        while shared.clock.now() < nanos(plan.warmup) {
+            std::hint::spin_loop();
+        }
+        let reads = [(); 2].map(|()| {
+            observer.before.client = nothing;
+            observer.update(&live);
+            observer.before.client.total() > 0.0
+        });
+        assert_eq!(reads, [true, false]);
     }
 }
