@@ -12,6 +12,7 @@ use crate::outbox::Finished;
 use crate::plan::{Plan, Protocol};
 use crate::tally::{Errors, Handshakes};
 use crate::units::{Nanos, SECOND};
+use crate::worker::opening_rate;
 
 /// A thread that ran for more than this share of the time may have been the bottleneck.
 const BUSY: f64 = 0.9;
@@ -22,6 +23,10 @@ const KEPT_WAITING: f64 = 0.1;
 /// If by Little's law less than this share of the expected requests is in flight, most connections
 /// starve.
 const STARVING: f64 = 0.5;
+
+/// If the connections are opened over more than this share of the run, too few are in flight on
+/// average, although none starves.
+const OPENING: f64 = 0.1;
 
 /// In a shorter run, the time to open the connections affects the figures.
 const LITTLE_SECONDS: f64 = 0.25;
@@ -77,6 +82,9 @@ pub(crate) struct Load {
     pub(crate) requests: Option<u64>,
     pub(crate) warmup_seconds: f64,
     pub(crate) request_bytes: u64,
+    /// The time over which connections are opened at a limited rate. It begins with the warm-up.
+    #[serde(default)]
+    pub(crate) opening_seconds: f64,
     /// Whether connections sent nothing after their first request.
     #[serde(default)]
     pub(crate) holds: bool,
@@ -240,7 +248,8 @@ impl Run {
             && self.load.keep_alive
             && !self.load.is_blocking
             && !self.load.holds;
-        let is_long = self.seconds >= LITTLE_SECONDS;
+        let opening = self.load.opening_seconds - self.load.warmup_seconds;
+        let is_long = self.seconds >= LITTLE_SECONDS && opening <= self.seconds * OPENING;
         let is_starved =
             is_closed_loop && is_long && self.responses > 0 && self.in_flight() < wanted * STARVING;
         is_starved.then(|| {
@@ -295,6 +304,8 @@ impl Load {
             requests: plan.end.requests,
             warmup_seconds: plan.warmup.as_secs_f64(),
             request_bytes: plan.requests.template(0).bytes.len() as u64,
+            opening_seconds: opening_rate(plan)
+                .map_or(0.0, |rate| float(plan.connections as u64) / rate),
             holds: plan.holds,
         }
     }
@@ -375,6 +386,16 @@ mod tests {
     }
 
     #[test]
+    fn the_load_has_the_time_over_which_connections_are_opened() {
+        let of = |arguments: &str| Load::of(&args::plan(arguments).unwrap()).opening_seconds;
+        assert_eq!(of(":1 -c 50"), 0.0);
+        assert_eq!(of(":1 -c 50 --ramp 5s"), 5.0);
+        assert_eq!(of(":1 -c 50 --connect-rate 5"), 10.0);
+        assert_eq!(of(":1 -c 50 --ramp 5s --connect-rate 5"), 10.0);
+        assert_eq!(of(":1 -c 50 --ramp 5s -r 100"), 0.0, "the ramp is that of the rate");
+    }
+
+    #[test]
     fn figures_are_per_second_and_per_response() {
         let run = sample::run();
         assert_eq!(run.per_second(), 19_975.0);
@@ -451,6 +472,14 @@ mod tests {
         // `mean` requests in flight.
         assert!(warns("Little", closed(31.9, 4.0)) && !warns("Little", closed(32.1, 4.0)));
         assert!(warns("Little", closed(31.9, 0.25)) && !warns("Little", closed(31.9, 0.24)));
+        let opened_over = |opening: f64, warmup: f64| {
+            warns("Little", |run| {
+                closed(31.9, 4.0)(run);
+                (run.load.opening_seconds, run.load.warmup_seconds) = (opening, warmup);
+            })
+        };
+        assert!(opened_over(0.4, 0.0) && !opened_over(0.41, 0.0));
+        assert!(opened_over(1.4, 1.0) && !opened_over(1.5, 1.0), "the warm-up does not count");
         for excuse in [
             |run: &mut Run| run.load.is_blocking = true,
             |run: &mut Run| run.load.keep_alive = false,

@@ -451,7 +451,7 @@ fn opening_times(plan: &Plan, index: usize) -> Vec<Nanos> {
 
 /// Returns the number of connections per second at the start. In a closed loop, the ramp applies to
 /// the connections.
-fn opening_rate(plan: &Plan) -> Option<f64> {
+pub(crate) fn opening_rate(plan: &Plan) -> Option<f64> {
     let ramp = plan.ramp.as_secs_f64();
     if plan.rate.is_some() || ramp == 0.0 {
         return plan.connect_rate;

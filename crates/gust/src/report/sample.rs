@@ -78,6 +78,7 @@ fn load() -> Load {
         requests: None,
         warmup_seconds: 1.0,
         request_bytes: 47,
+        opening_seconds: 0.0,
         holds: false,
     }
 }

@@ -145,6 +145,20 @@ fn connections_are_opened_no_faster_than_the_given_rate() {
 }
 
 #[test]
+fn connections_that_are_not_open_yet_do_not_starve() {
+    let slow = each_request(|_| {
+        // Requests of this time keep the connections busy, so few requests end.
+        std::thread::sleep(Duration::from_millis(200));
+        HELLO.to_vec()
+    });
+    for more in ["--ramp 1s", "--connect-rate 20"] {
+        let outcome = gust(&format!(":{slow} -c 20 -d 1s {more} --quiet"));
+        outcome.assert_code(0);
+        assert!(!outcome.stdout.contains("starve"), "{}", outcome.stdout);
+    }
+}
+
+#[test]
 fn an_interrupt_ends_with_a_report() {
     let asked = Counter::default();
     let counter = asked.clone();
