@@ -1,16 +1,21 @@
 //! Accounts. The session, which is in Redis, has the user who is logged in.
 
-use argon2::password_hash::rand_core::OsRng;
-use argon2::password_hash::{PasswordHash, SaltString};
-use argon2::{Argon2, PasswordHasher, PasswordVerifier};
 use diesel::prelude::*;
 use filoplume::middleware::RateLimit;
 use filoplume::prelude::*;
-use filoplume::{Context, FromRequest, Result};
+use filoplume::{Context, FromRequest, Permits, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::database::Transaction;
+use crate::passwords;
 use crate::schema::users;
+
+/// How many logins and registrations an instance runs at once. Each computes a hash, which takes a
+/// processor for some 20 ms, and 19 MiB. Others wait without a thread.
+const HASHES: usize = 4;
+
+/// The attempts per minute of each client to log in, and as many to register.
+const ATTEMPTS: u32 = 30;
 
 /// A user who is logged in, as a parameter of handlers.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -47,10 +52,11 @@ struct Credentials {
 }
 
 pub(crate) fn router() -> Router {
+    let hashes = Permits::new("password hashes", HASHES);
+    let attempts = || RateLimit::per_minute(ATTEMPTS);
     Router::new()
-        .post("/accounts", register)
-        // Each attempt costs a processor a good part of a second.
-        .route("/login", post(log_in).with(RateLimit::per_minute(30)))
+        .route("/accounts", post(register).with(attempts()).uses(&hashes))
+        .route("/login", post(log_in).with(attempts()).uses(&hashes))
         .post("/logout", |session: Session| session.destroy())
 }
 
@@ -64,11 +70,11 @@ fn register(
         let detail = "a name has 1 to 40 characters, a password at least 8";
         return Err(Error::unprocessable(detail));
     }
-    let salt = SaltString::generate(&mut OsRng);
-    let hash = Argon2::default().hash_password(password.as_bytes(), &salt).map_err(cannot_hash)?;
+    // The transaction begins with the query, so it is not open while the hash is computed.
+    let hash = passwords::hash(&password)?;
     let id = transaction.run(|connection| {
         diesel::insert_into(users::table)
-            .values((users::name.eq(&name), users::password.eq(hash.to_string())))
+            .values((users::name.eq(&name), users::password.eq(hash)))
             .on_conflict_do_nothing()
             .returning(users::id)
             .get_result(connection)
@@ -92,14 +98,14 @@ fn log_in(
             .first(connection)
             .optional()
     })?;
-    let wrong = || Error::forbidden("there is nobody with this name and password");
-    let (id, hash) = found.ok_or_else(wrong)?;
-    let hash = PasswordHash::new(&hash).map_err(cannot_hash)?;
-    Argon2::default().verify_password(password.as_bytes(), &hash).map_err(|_| wrong())?;
+    // Checking the password takes much longer than the query. Meanwhile others can use the
+    // connection.
+    transaction.commit()?;
+    let stored = found.as_ref().map(|(_, hash)| hash.as_str());
+    let is_right = passwords::is_right(&password, stored)?;
+    let Some((id, _)) = found.filter(|_| is_right) else {
+        return Err(Error::forbidden("there is nobody with this name and password"));
+    };
     User { id, name }.log_in(&session)?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn cannot_hash(error: argon2::password_hash::Error) -> Error {
-    Error::internal(error.to_string())
 }

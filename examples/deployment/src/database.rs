@@ -195,7 +195,9 @@ impl Transaction {
         self.lock().after_commit.push(Box::new(call));
     }
 
-    fn commit(&self) -> Result<()> {
+    /// Commits the queries so far and returns the connection to the pool. A handler needs this only
+    /// if it works on for long without the database. Further queries begin another transaction.
+    pub(crate) fn commit(&self) -> Result<()> {
         let mut inner = self.lock();
         if let Some(mut connection) = inner.begun.take() {
             // If the connection ends here, it is unknown whether the transaction was committed. The

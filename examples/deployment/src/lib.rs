@@ -2,7 +2,7 @@
 //! and a folder. README.md says how to start it, and what happens when a part of it is away.
 //!
 //! - `database` has the pool, the migrations, and a transaction per request.
-//! - `accounts`, `notes`, `uploads` and `pages` are the app.
+//! - `accounts` with `passwords`, `notes`, `uploads` and `pages` are the app.
 //! - `stack` starts everything on this machine, for `deployment up` and for the tests.
 
 mod accounts;
@@ -10,6 +10,7 @@ mod database;
 pub mod exercise;
 mod notes;
 mod pages;
+mod passwords;
 mod schema;
 pub mod stack;
 mod uploads;
@@ -121,10 +122,11 @@ fn app(settings: Settings, key: Key) -> Result<App> {
     // haproxy speaks HTTP here. If clients reach it over TLS, leave `secure` out.
     let sessions = Sessions::new(store, key).secure(false);
     let limit = RateLimit::per_second(API_RATE).name("api").redis(&*redis);
-    let queries = accounts::router().merge(notes::router()).with(database.permits().clone());
     let api = Router::new()
-        .merge(queries)
-        // Requests that wait for slow uploads must not hold the permits of the database.
+        .merge(notes::router().with(database.permits().clone()))
+        // Requests that compute hashes or wait for slow uploads must not hold the permits of the
+        // database.
+        .merge(accounts::router())
         .merge(uploads::router(Folder::open(uploads)?))
         .with(Transactions::new(database.clone()))
         .with(limit);
