@@ -50,6 +50,20 @@ pub(crate) struct Plan {
     pub(crate) server: Option<u32>,
 }
 
+impl Plan {
+    /// Returns the number of connections that are opened per second at the start, if not all at
+    /// once. In a closed loop, the ramp applies to the connections.
+    pub(crate) fn opening_rate(&self) -> Option<f64> {
+        let ramp = self.ramp.as_secs_f64();
+        if self.rate.is_some() || ramp == 0.0 {
+            return self.connect_rate;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "connections are few")]
+        let ramped = self.connections as f64 / ramp;
+        Some(self.connect_rate.map_or(ramped, |rate| rate.min(ramped)))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http,

@@ -12,7 +12,6 @@ use crate::outbox::Finished;
 use crate::plan::{Plan, Protocol};
 use crate::tally::{Errors, Handshakes};
 use crate::units::{Nanos, SECOND};
-use crate::worker::opening_rate;
 
 /// A thread that ran for more than this share of the time may have been the bottleneck.
 const BUSY: f64 = 0.9;
@@ -304,7 +303,8 @@ impl Load {
             requests: plan.end.requests,
             warmup_seconds: plan.warmup.as_secs_f64(),
             request_bytes: plan.requests.template(0).bytes.len() as u64,
-            opening_seconds: opening_rate(plan)
+            opening_seconds: plan
+                .opening_rate()
                 .map_or(0.0, |rate| float(plan.connections as u64) / rate),
             holds: plan.holds,
         }

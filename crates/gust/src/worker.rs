@@ -445,20 +445,8 @@ fn tally(plan: &Plan, shared: &Shared) -> Tally {
 
 /// Returns when the connections of this thread are opened.
 fn opening_times(plan: &Plan, index: usize) -> Vec<Nanos> {
-    let mut pace = Pace::new(opening_rate(plan), index, plan.threads);
+    let mut pace = Pace::new(plan.opening_rate(), index, plan.threads);
     (index..plan.connections).step_by(plan.threads).map(|_| pace.take(0)).collect()
-}
-
-/// Returns the number of connections per second at the start. In a closed loop, the ramp applies to
-/// the connections.
-pub(crate) fn opening_rate(plan: &Plan) -> Option<f64> {
-    let ramp = plan.ramp.as_secs_f64();
-    if plan.rate.is_some() || ramp == 0.0 {
-        return plan.connect_rate;
-    }
-    #[expect(clippy::cast_precision_loss, reason = "connections are few")]
-    let ramped = plan.connections as f64 / ramp;
-    Some(plan.connect_rate.map_or(ramped, |rate| rate.min(ramped)))
 }
 
 #[cfg(test)]

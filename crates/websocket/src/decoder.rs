@@ -222,8 +222,8 @@ impl Decoder {
     }
 
     /// Returns how many bytes of memory the decoder holds for an incomplete message, or for the
-    /// message that was returned last. A compressed message that is incomplete holds 48 KiB beside
-    /// its content, which inflate the rest of it.
+    /// message that was returned last. A compressed message that is incomplete also holds its
+    /// decompressor, 48 KiB.
     pub fn held_bytes(&self) -> usize {
         #[cfg(feature = "deflate")]
         if let (Some(Message { is_compressed: true, .. }), Some(inflater)) =

@@ -37,7 +37,7 @@ fn pipelined_requests_in_odd_pieces_are_all_answered() {
         for piece in requests.as_bytes().chunks(piece) {
             // Gives the server some time between two pieces, without reading its responses.
             client.send(piece);
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
         while answered < 40 {
             assert_eq!(
@@ -167,7 +167,7 @@ fn valid_requests_are_answered_before_the_refusal_of_the_next() {
     let server = TestServer::start(move |request: Request| {
         if request.path() == "/blocks" {
             gate.pass();
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
         site(request)
     });

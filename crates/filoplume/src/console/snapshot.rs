@@ -30,8 +30,8 @@ const ID_CHARS_MAX: usize = 64;
 /// Longest message of a health check, in characters.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Calls that have been running for less than this have no part in the values of their routes: what
-/// they wait for is not looked up, and they end soon.
+/// Shorter calls are not added to the values of their routes: they end soon, and what they wait for
+/// is not looked up.
 const RUNNING_MIN: Duration = Duration::from_millis(10);
 
 /// Returns a number that changes when a route moves between the event loops and the pool.

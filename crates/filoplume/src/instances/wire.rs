@@ -4,8 +4,8 @@
 //! version (1 byte) | kind (1) | origin (8) | fields of the kind
 //! ```
 //!
-//! Numbers are big-endian. A text or content has its length in front, as 8 bytes. Whoever reaches
-//! the Redis server can send anything, so a reader trusts no length and returns `None` instead.
+//! Numbers are big-endian. A text or content has its length in front, as 8 bytes. Anyone with
+//! access to Redis can send anything, so a reader trusts no length and returns `None` instead.
 
 /// The version of this form. Instances of another version ignore the message.
 const VERSION: u8 = 1;

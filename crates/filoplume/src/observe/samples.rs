@@ -59,7 +59,7 @@ struct Family {
 
 struct Sample {
     labels: String,
-    /// The labels in an order that does not depend on how they were given: they tell series apart.
+    /// The labels, sorted. Two samples with equal labels belong to the same series.
     series: String,
     value: Number,
 }

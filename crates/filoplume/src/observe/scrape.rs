@@ -18,8 +18,8 @@ use super::server_text::write_idle;
 use super::server_text::{write_handlers, write_refusals, write_server};
 use super::{Known, Observer};
 
-/// How long a text is returned again. Scrapers ask every few seconds. Whoever asks more often, by
-/// mistake or to do harm, makes the server format a thousand routes only twice a second.
+/// How long a text is returned again. Scrapers ask every few seconds. However often clients ask,
+/// the text is formatted at most twice a second.
 const AGE_MAX: Duration = Duration::from_millis(500);
 
 /// The maximum age of a text that is returned while the next one is formatted. A value that stood

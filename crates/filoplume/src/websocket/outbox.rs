@@ -97,8 +97,8 @@ struct Queue {
     stage: Stage,
     turn: Turn,
     rooms: Memberships,
-    /// Set when a message gets this socket behind, until no more than half of its bound waits.
-    /// Boxed, because few sockets are behind.
+    /// Set while the socket is behind: from the message that exceeds half of its bound until at
+    /// most half is unsent. Boxed, because few sockets are behind.
     behind: Option<Box<Behind>>,
 }
 

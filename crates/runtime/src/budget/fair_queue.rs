@@ -8,8 +8,8 @@
 //!
 //! An item whose client may not be served at the moment keeps its turn, and is overtaken. If a
 //! large IPv6 network has its share, that holds for all of its clients, which may be tens of
-//! thousands. So their turns are put [apart](Apart), where one look shows that none of them may be
-//! served.
+//! thousands. So their turns are kept [apart](Apart), in a list per network: if its first turn is
+//! blocked by the network, all of them are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -43,7 +43,7 @@ enum Turn<T> {
 }
 
 /// The turns of clients whose network had its share when they were last looked at, in their order.
-/// Whatever keeps the network from being served keeps all of them from it.
+/// While it has its share, none of them may be served.
 #[derive(Debug)]
 struct Apart {
     network: Ipv6Addr,
@@ -55,7 +55,7 @@ struct Apart {
 /// Why an item may not be served now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// It says nothing about items of other clients.
+    /// Only this item is blocked.
     Own,
     /// The network of its client has its share, so no item of this network and this kind may be
     /// served. Each item must always have the same kind.

@@ -12,9 +12,9 @@
 //! a turn as keep the processors busy: a few if all of them compute, all if they wait. Where the
 //! system does not say what a thread does, all of them have one.
 //!
-//! In the line clients take turns, as elsewhere. If nobody has passed a turn on for a while,
-//! because those that have one compute for long, a thread of a client that has none gets one more.
-//! So long computations of one client do not keep other clients from their turns.
+//! In the line clients take turns, as elsewhere. If no turn was passed on for a while, a client
+//! without a turn gets an extra one. So long computations of one client do not keep other clients
+//! from their turns.
 //!
 //! No wake-up is lost. Everything changes under one lock. A thread that ends a turn, or finds out
 //! that there may be more turns, gives the free turns to the first in line and wakes them. It also

@@ -143,8 +143,8 @@ impl PermitWaiter for Engine {
 
     fn permit_is_free_meanwhile(self: Arc<Self>) {
         Arc::clone(&self).permit_is_free();
-        // A task may wait for a busy worker, but not for long. Who checks that is a worker that has
-        // ended a task, or a leader before it sleeps. This thread may be neither.
+        // A task may wait for a busy worker, but not for long. Workers check that after a task, and
+        // leaders before they sleep. This thread may be neither.
         if self.pool.has_queued() {
             self.wake_loops();
         }

@@ -1,4 +1,4 @@
-//! How long the turns of connections are that have much to do.
+//! How long a busy connection may keep its loop.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ impl Inflater {
         self.stream = None;
     }
 
-    /// Returns the memory of the stream, whatever its window is.
+    /// Returns the memory of the stream, which always has the largest window.
     pub(crate) fn held_bytes(&self) -> usize {
         if self.stream.is_some() { streams::INFLATING_BYTES } else { 0 }
     }

@@ -47,7 +47,8 @@ pub(super) fn decoded(
     memory: HeldMemory,
 ) -> Body {
     let free_bytes = match body.len() {
-        // Who decodes while the client sends has turns of another kind.
+        // Content that is decoded while it arrives takes no turns here: its reader has turns of
+        // another kind.
         _ if !body.has_arrived() => None,
         Some(LONG_BYTES..) => Some(0),
         _ => Some(TURN_BYTES),

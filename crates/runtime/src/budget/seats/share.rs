@@ -14,10 +14,10 @@ use crate::execution::key::ExecutionKey;
 pub(super) const ROUTE_SHARE: usize = LARGE_SHARE;
 
 /// A counted client may have this many times the free seats for all its routes together: as many as
-/// a route may have. It is more than its share of one route, because a route that hangs must not
-/// take all seats for other routes from the same client. Without this bound, a client that hangs in
-/// sixteen routes would have all but fifteen of 512 seats. An IPv6 network of 48 bits has the same
-/// share, because whoever has one is 65,536 clients.
+/// a route may have. It is larger than the share of one route, so that one hanging route leaves the
+/// client seats for its other routes. Without this bound, a client that hangs in sixteen routes
+/// would have all but fifteen of 512 seats. An IPv6 network of 48 bits has the same share, because
+/// whoever has one is 65,536 clients.
 const CLIENT_TOTAL_SHARE: usize = LARGE_SHARE;
 
 /// The vital seats that one counted client may have.
@@ -79,7 +79,7 @@ pub(super) fn seat_obstacle(
     (!client_may_take(Some(client), key, free)).then_some(Obstacle::Own)
 }
 
-/// Tells apart the requests of a route that need different permits, or none.
+/// Returns the ID of the permits that the request needs, or 0.
 pub(super) fn kind_of(item: &impl SeatRequest) -> usize {
     item.permits().map_or(0, Permits::id)
 }

@@ -64,8 +64,8 @@ impl Pushing {
         let renewal = config.keep_alive_timeout.max(RENEWAL_MIN);
         let silence = now.saturating_duration_since(self.sent_at);
         now + match &self.body.options.keep_alive {
-            // The renewal counts from now: counted from `sent_at` it would have passed already for
-            // bytes that are due later than it, and the loop would look all the time until then.
+            // The renewal counts from now. Counted from `sent_at`, it could lie in the past, and
+            // the loop would look all the time.
             Some(keep_alive) => keep_alive.interval.saturating_sub(silence).min(renewal),
             None => renewal,
         }

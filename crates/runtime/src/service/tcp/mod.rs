@@ -237,7 +237,7 @@ pub enum Closed {
     ByProtocol,
     /// The peer closed its write direction, and the protocol had nothing more to send.
     ByPeer,
-    /// The peer did not read its output in time.
+    /// The peer was silent, or did not read its output in time.
     TimedOut,
     /// The peer sent more unused bytes than [`Protocol::unread_bytes_max`].
     TooLong,
