@@ -53,6 +53,9 @@ pub(crate) struct Records {
     /// Records that the session sends on its own.
     replies: Vec<u8>,
     has_ended: bool,
+    /// Whether something of the peer could not be opened. rustls expects to see the held bytes
+    /// again, which are gone then, so it must not be used any more.
+    has_failed: bool,
     has_said_goodbye: bool,
     empty_reads: u32,
 }
@@ -111,6 +114,7 @@ impl Records {
             content_start: 0,
             replies: Vec::new(),
             has_ended: false,
+            has_failed: false,
             has_said_goodbye: false,
             empty_reads: 0,
         }
@@ -223,8 +227,21 @@ impl Records {
         Ok(())
     }
 
-    /// Opens all complete records. Returns how many bytes of them are used up.
+    /// Opens all complete records. Returns how many bytes of them are used up. If it fails, the
+    /// bytes are gone, and so is the session.
     fn process(&mut self, bytes: &mut [u8], room: &mut Room<'_, '_>) -> io::Result<usize> {
+        if self.has_failed {
+            return Err(invalid("the session has failed"));
+        }
+        let opened = self.process_all(bytes, room);
+        if opened.is_err() {
+            self.has_failed = true;
+            self.held = 0;
+        }
+        opened
+    }
+
+    fn process_all(&mut self, bytes: &mut [u8], room: &mut Room<'_, '_>) -> io::Result<usize> {
         let complete = self.held + complete(&bytes[self.held..]);
         let Self { connection, content, replies, has_ended, .. } = self;
         let mut used = 0;
@@ -238,7 +255,7 @@ impl Records {
 
     /// Seals the session's own records and up to [`RECORDS_PER_WRITE`] records of content into
     /// `out`. If `is_last` is set and they have all the content, `close_notify` follows them.
-    /// Returns how many bytes of content they have.
+    /// Returns how many bytes of content they have. After a failure there may be an alert only.
     pub(super) fn seal(
         &mut self,
         parts: &[IoSlice<'_>],
@@ -246,9 +263,12 @@ impl Records {
         gathered: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> io::Result<usize> {
+        let mut pieces = Pieces { parts, part: 0, offset: 0 };
+        if self.has_failed && !pieces.is_over() {
+            return Err(invalid("the session has failed"));
+        }
         out.append(&mut self.replies);
         self.replies = Vec::new();
-        let mut pieces = Pieces { parts, part: 0, offset: 0 };
         let mut sealed = 0;
         if pieces.is_over() {
             return Ok(0);
@@ -275,12 +295,16 @@ impl Records {
         Ok(sealed)
     }
 
-    /// Seals `close_notify`, which says that nothing more follows. Does nothing the second time.
+    /// Seals `close_notify`, which says that nothing more follows. Does nothing the second time. A
+    /// session that has failed says nothing more than its alert (RFC 8446, section 6.2).
     pub(super) fn seal_goodbye(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         if std::mem::replace(&mut self.has_said_goodbye, true) {
             return Ok(());
         }
         out.append(&mut self.replies);
+        if self.has_failed {
+            return Ok(());
+        }
         self.with_traffic(out, |traffic, out| {
             let start = out.len();
             out.resize(start + RECORD_OVERHEAD, 0);

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream as StdUnixStream;
 
+use rustls::ContentType;
 use rustls::version::TLS13;
 
 use self::client::{Client, connect};
@@ -124,4 +125,18 @@ fn a_second_handle_has_the_session_too() {
     let mut buffer = [0; 9];
     assert_eq!(transport.read(&mut buffer).unwrap(), 6);
     assert_eq!(&buffer[..6], b"opened");
+}
+
+#[test]
+fn a_session_that_has_failed_in_the_middle_of_a_message_ends_without_a_panic() {
+    let (mut transport, mut peer, client) = secured();
+    let mut client = client.into_sealer();
+    peer.write_all(&client.seal(ContentType::Handshake, &[24])).unwrap();
+    assert!(is_would_block(&transport.read(&mut [0; 9]).unwrap_err()));
+    peer.write_all(&client.seal(ContentType::ApplicationData, b"x")).unwrap();
+    let error = transport.read(&mut [0; 9]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert_eq!(transport.write(b"response").unwrap_err().kind(), io::ErrorKind::InvalidData);
+    transport.farewell_at_once();
+    assert_eq!(arrived(&mut peer), b"");
 }

@@ -241,6 +241,32 @@ fn a_forged_record_is_answered_with_an_alert_behind_the_other_replies() {
 }
 
 #[test]
+fn a_session_that_has_failed_sends_nothing_but_its_alert() {
+    for (is_forged, is_at_once) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut records, mut client) = sealed_by_client();
+        let mut received = client.seal(ContentType::Handshake, &KEY_UPDATE[..1]);
+        if !is_at_once {
+            open(&mut records, &received, 9).unwrap();
+            assert_eq!(records.held(), received.len());
+            received.clear();
+        }
+        // rustls has an alert for the forged one only.
+        received.extend(client.seal(ContentType::ApplicationData, b"not the rest of the message"));
+        *received.last_mut().unwrap() ^= u8::from(is_forged);
+        assert!(open(&mut records, &received, 9).is_err());
+        let mut sealed = Vec::new();
+        let response = [IoSlice::new(b"response")];
+        assert!(records.seal(&response, true, &mut Vec::new(), &mut sealed).is_err());
+        assert_eq!((sealed.len(), records.has_replies()), (0, is_forged), "it is not lost");
+        records.seal_goodbye(&mut sealed).unwrap();
+        assert_eq!(headers(&sealed).count(), usize::from(is_forged), "there is no goodbye");
+        let next = client.seal(ContentType::ApplicationData, b"next");
+        assert!(open(&mut records, &next, 9).is_err());
+        assert_eq!((records.has_replies(), records.held(), records.held_bytes()), (false, 0, 0));
+    }
+}
+
+#[test]
 fn the_end_of_the_client_is_noticed_with_what_precedes_it() {
     for version in [&TLS12, &TLS13] {
         let (mut records, mut client) = connect(version);
