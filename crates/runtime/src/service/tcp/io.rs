@@ -12,6 +12,7 @@ use super::lasting::LastingMemory;
 use super::sender::{QUEUED_BYTES_MAX, Sender};
 use crate::budget::account::{Account, Charge};
 use crate::budget::refusal::Refusal;
+use crate::buffers::OUTPUT_BYTES;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::service::Site;
@@ -183,6 +184,13 @@ impl Io<'_> {
     /// input stops when its [turn](Self::turn) is over.
     pub fn resume(&mut self) {
         self.asked_cold().reading = Some(Reading::Resumed);
+    }
+
+    /// Returns whether a call that answers one message after the other should leave the rest of its
+    /// input to the next call: its turn is over, or its output is long, for which no memory is
+    /// charged before it is sent.
+    pub(super) fn has_done_enough(&self, turn_ends: Instant) -> bool {
+        self.output.len() >= OUTPUT_BYTES || Instant::now() >= turn_ends
     }
 
     /// Stops reading: there is no call of [`data`](super::Protocol::data) or

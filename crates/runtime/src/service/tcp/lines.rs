@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Io, Protocol, Reply, TcpService};
 use crate::transport::Peer;
@@ -105,6 +106,7 @@ where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let turn_ends = Instant::now() + io.turn();
         let mut used = 0;
         while !self.has_ended {
             let rest = bytes.get(used..).unwrap_or_default();
@@ -117,6 +119,11 @@ where
             self.answer(&rest[..length], io);
             used += length + 1;
             self.searched = 0;
+            let may_stop = !self.has_ended && used < bytes.len();
+            if may_stop && io.has_done_enough(turn_ends) {
+                io.resume();
+                break;
+            }
         }
         used
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Io, Protocol, Reply, TcpService};
 use crate::transport::Peer;
@@ -82,6 +83,7 @@ where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let turn_ends = Instant::now() + io.turn();
         let mut rest = bytes;
         while let Some((prefix, behind)) = rest.split_first_chunk::<PREFIX_BYTES>() {
             let length = u32::from_be_bytes(*prefix) as usize;
@@ -106,6 +108,10 @@ where
             }
             if reply.closes {
                 io.close();
+                break;
+            }
+            if !rest.is_empty() && io.has_done_enough(turn_ends) {
+                io.resume();
                 break;
             }
         }

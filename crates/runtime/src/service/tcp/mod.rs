@@ -38,6 +38,8 @@ mod lines;
 mod messages;
 mod reply;
 mod sender;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use crate::config::ServerConfig;
 use crate::service::blocking_stream::BlockingStream;
