@@ -385,8 +385,12 @@ impl Worker<'_> {
             (Outcome::Closed(connection), _) => {
                 let loop_handle = Arc::clone(connection.loop_handle());
                 let token = connection.token();
-                drop(connection);
+                // The program's code may be dropped with it, such as the reader of a body.
+                let dropped = catch_unwind(AssertUnwindSafe(|| drop(connection)));
                 self.release(&loop_handle, token);
+                if dropped.is_err() {
+                    self.engine.note_panic("the drop of a connection panicked");
+                }
             }
         }
     }

@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fmt;
-use std::io::Read;
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
 use super::*;
+use crate::Server;
 use crate::config::ServerConfig;
 use crate::engine::tests::{connection, event_loops, serving};
 use crate::execution::probe::Clocks;
@@ -217,4 +218,48 @@ fn a_connection_that_switches_to_another_protocol_is_counted() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+}
+
+/// A body of this many bytes whose drop panics.
+struct Fragile(u64);
+
+impl Read for Fragile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = io::repeat(b'x').take(self.0).read(buffer)?;
+        self.0 -= read as u64;
+        Ok(read)
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("a test");
+    }
+}
+
+#[test]
+fn a_connection_is_not_counted_any_more_although_its_drop_panics() {
+    for length in [u64::MAX, 3] {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let respond = move |_: Request| {
+            let mut response = Response::new(200);
+            response.set_stream(Fragile(length));
+            response
+        };
+        server.spawn(respond).unwrap();
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let _ = client.read(&mut [0; 100]).unwrap();
+        drop(client);
+        let begun = Instant::now();
+        loop {
+            let metrics = server.metrics().unwrap();
+            if (metrics.connections, metrics.panics) == (0, 1) {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{length}: {metrics:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
