@@ -78,10 +78,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let is_request = span.metadata().target() == REQUEST_TARGET;
+        // The program's `Debug` runs before the span is locked, because it may log something too.
+        let mut recorded = Vec::new();
+        values.record(&mut Visitor(|name, value| recorded.push((name, value))));
         let mut extensions = span.extensions_mut();
         let open = extensions.get_mut::<OpenSpan>();
         if let Some(recording) = open.and_then(|open| open.recording.as_mut()) {
-            values.record(&mut Visitor(|name, value| recording.set(is_request, name, value)));
+            recorded.into_iter().for_each(|(name, value)| recording.set(is_request, name, value));
         }
     }
 
@@ -94,9 +97,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
         let Some(span) = scope.find(|span| span.extensions().get::<OpenSpan>().is_some()) else {
             return;
         };
-        let mut extensions = span.extensions_mut();
-        let open = extensions.get_mut::<OpenSpan>();
-        let Some(recording) = open.and_then(|open| open.recording.as_mut()) else { return };
+        if span.extensions().get::<OpenSpan>().is_none_or(|open| open.recording.is_none()) {
+            return;
+        }
+        // As in `on_record`.
         let mut name = None;
         let mut attributes = vec![
             ("level", Value::Text(metadata.level().as_str().to_owned())),
@@ -106,6 +110,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
             Some(text) if field == "message" => name = Some(text.to_owned()),
             _ => attributes.push((field, value)),
         }));
+        let mut extensions = span.extensions_mut();
+        let open = extensions.get_mut::<OpenSpan>();
+        let Some(recording) = open.and_then(|open| open.recording.as_mut()) else { return };
         recording.add_event(name.as_deref().unwrap_or(metadata.name()), &attributes);
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +54,9 @@ pub struct BlockingSocket {
     decoder: Decoder,
     encoder: Encoder,
     input: Vec<u8>,
+    /// How many bytes of the input were used. They are removed together, because a removal for each
+    /// message would move all others.
+    input_from: usize,
     output: Vec<u8>,
     config: Config,
     subprotocol: Option<Box<str>>,
@@ -192,13 +196,14 @@ impl BlockingSocket {
             if self.stage == Stage::Closing {
                 self.decoder.skip_messages();
             }
-            let (used, event) = match self.decoder.receive(&mut self.input) {
+            let unread = self.input.get_mut(self.input_from..).unwrap_or_default();
+            let (used, event) = match self.decoder.receive(unread) {
                 Ok(received) => received,
                 Err(error) => return Err(self.fail(error.close_code(), &error.to_string())),
             };
             let message = match event {
                 None => {
-                    self.input.drain(..used);
+                    self.input.drain(..mem::take(&mut self.input_from) + used);
                     return Ok(None);
                 }
                 Some(Event::Text(text)) => Some(MessageRef::Text(text).to_owned()),
@@ -216,13 +221,14 @@ impl BlockingSocket {
                     }
                     self.stage = Stage::Closed;
                     self.input.clear();
+                    self.input_from = 0;
                     // If another thread has sent the close frame, this is the answer to it, and
                     // `flush` sends none.
                     self.flush()?;
                     return Ok(None);
                 }
             };
-            self.input.drain(..used);
+            self.input_from += used;
             self.flush()?;
             // Messages that arrive after this side has sent its close frame are discarded.
             if let (Some(message), Stage::Open) = (message, self.stage) {
@@ -344,7 +350,7 @@ impl BlockingSocket {
 
     fn fail(&mut self, code: CloseCode, reason: &str) -> io::Error {
         tracing::debug!(%code, reason, "a WebSocket is closed");
-        let was_open = std::mem::replace(&mut self.stage, Stage::Closed) == Stage::Open;
+        let was_open = mem::replace(&mut self.stage, Stage::Closed) == Stage::Open;
         if was_open {
             self.encoder.close(Some(CloseFrame { code, reason }), &mut self.output);
             // The connection ends anyway.
@@ -377,6 +383,7 @@ pub(super) fn run<R: SocketResult>(
         decoder: codec.decoder,
         encoder: codec.encoder,
         input: Vec::new(),
+        input_from: 0,
         output: Vec::new(),
         config,
         subprotocol,

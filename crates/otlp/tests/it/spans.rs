@@ -113,6 +113,31 @@ fn events_belong_to_the_innermost_span_that_is_exported() {
     assert_eq!((&*fields["items"], &*fields["level"]), ("3", "WARN"));
 }
 
+/// A value that logs something when it is shown.
+struct Logs;
+
+impl std::fmt::Debug for Logs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        tracing::info!("shown");
+        f.write_str("a value")
+    }
+}
+
+#[test]
+fn a_value_may_log_something_when_it_is_recorded() {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let spans = exported(|| {
+            let span = tracing::info_span!("work", value = tracing::field::Empty);
+            let _entered = span.enter();
+            span.record("value", tracing::field::debug(Logs));
+            tracing::info!(value = ?Logs, "logged");
+        });
+        let _ = tell.send(spans.len());
+    });
+    assert_eq!(told.recv_timeout(std::time::Duration::from_secs(30)), Ok(1));
+}
+
 #[test]
 fn a_span_that_logs_without_end_keeps_a_bounded_number_of_events() {
     let logging = |events: usize| {

@@ -35,7 +35,6 @@ use crate::engine::{Backend, Engine};
 use crate::error::{Kind, Result};
 use crate::metrics::Metrics;
 use crate::queue::RecvError;
-use crate::service::latch::Set;
 use crate::service::stopping::Stopping;
 use crate::service::tcp::TcpService;
 use crate::service::{Service, Site};
@@ -402,17 +401,15 @@ impl ShutdownHandle {
 
     /// Returns the engine. If the server does not serve, ends it instead.
     fn engine(&self) -> Option<Arc<Engine>> {
-        match &mut *self.server.shared.state.lock() {
-            State::Serving { engine, .. } => Some(Arc::clone(engine)),
-            bound => {
-                *bound = State::Ended;
-                if self.server.shared.stopping.set() == Set::WithCallbacks {
-                    // The callbacks may run here, because nothing waits for this thread.
-                    self.server.shared.stopping.run_callbacks();
-                }
-                None
-            }
+        let mut state = self.server.shared.state.lock();
+        if let State::Serving { engine, .. } = &*state {
+            return Some(Arc::clone(engine));
         }
+        *state = State::Ended;
+        // The callbacks run here. They may use the server.
+        drop(state);
+        self.server.shared.stopping.tell();
+        None
     }
 }
 
@@ -432,6 +429,17 @@ mod tests {
             assert!(server.metrics().is_some());
         }
         server.shutdown_handle().shutdown();
+    }
+
+    #[test]
+    fn what_stops_with_a_server_that_does_not_serve_yet_may_use_it() {
+        let server = Arc::new(Server::bind("127.0.0.1:0").unwrap());
+        let (tell, told) = crossbeam_channel::bounded(1);
+        let used = Arc::clone(&server);
+        server.stopping().on_stopping(move || _ = tell.send(used.metrics().is_none())).keep();
+        let handle = server.shutdown_handle();
+        std::thread::spawn(move || handle.shutdown());
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
     }
 
     #[test]

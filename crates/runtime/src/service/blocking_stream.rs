@@ -1,7 +1,7 @@
 //! A socket that the engine has given up: after a `101`, or when the connection was accepted.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Cursor, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,7 +55,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// ```
 pub struct BlockingStream {
     transport: Transport,
-    unread: Vec<u8>,
+    /// Bytes that arrived before the stream began. Freed when they are read.
+    unread: Cursor<Vec<u8>>,
     shared: Arc<Shared>,
     /// The turn of the thread that uses this handle. A second handle has none before its first
     /// read.
@@ -110,6 +111,7 @@ impl BlockingStream {
         let Detached { transport, unread, held } = detached;
         // One wait of the socket is the whole timeout, because the socket already has that timeout.
         let shared = Arc::new(Shared { open, read_ticks: AtomicU32::new(1) });
+        let unread = Cursor::new(unread);
         let stream = Self { transport, unread, shared, turn, has_written: false, held };
         // If this fails, the socket keeps its timeout.
         let _ = stream.set_read_timeout(read_timeout);
@@ -146,8 +148,13 @@ impl BlockingStream {
     pub fn try_clone(&self) -> io::Result<Self> {
         let transport = self.transport.second_handle()?;
         let (shared, held) = (Arc::clone(&self.shared), self.held.another());
-        let (unread, turn) = (Vec::new(), None);
+        let (unread, turn) = (Cursor::default(), None);
         Ok(Self { transport, unread, shared, turn, has_written: false, held })
+    }
+
+    fn unread_bytes(&self) -> usize {
+        let read = usize::try_from(self.unread.position()).unwrap_or(usize::MAX);
+        self.unread.get_ref().len().saturating_sub(read)
     }
 
     /// Closes the write direction.
@@ -210,12 +217,13 @@ fn ticks_of(timeout: Option<Duration>) -> (Duration, u32) {
 
 impl Read for BlockingStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.unread.is_empty() {
+        if self.unread_bytes() == 0 {
             return self.receive_in_turn(buffer);
         }
-        let length = self.unread.len().min(buffer.len());
-        buffer[..length].copy_from_slice(&self.unread[..length]);
-        self.unread.drain(..length);
+        let length = self.unread.read(buffer)?;
+        if self.unread_bytes() == 0 {
+            self.unread = Cursor::default();
+        }
         Ok(length)
     }
 }
@@ -250,7 +258,9 @@ impl Drop for BlockingStream {
 
 impl fmt::Debug for BlockingStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockingStream").field("unread", &self.unread.len()).finish_non_exhaustive()
+        f.debug_struct("BlockingStream")
+            .field("unread", &self.unread_bytes())
+            .finish_non_exhaustive()
     }
 }
 

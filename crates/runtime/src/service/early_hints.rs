@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -82,16 +83,20 @@ impl fmt::Debug for EarlyHints {
 #[derive(Default)]
 pub(crate) struct InterimWriter {
     transport: Mutex<Option<(Transport, HeldDescriptor)>>,
+    /// Ends the wait of another thread for the client, because a loop may wait for the lock.
+    is_closing: AtomicBool,
 }
 
 impl InterimWriter {
     /// Called when the handler begins, with a second handle. All earlier output has been sent.
     pub(crate) fn open(&self, transport: Transport, held: HeldDescriptor) {
+        self.is_closing.store(false, Ordering::Relaxed);
         *self.transport.lock() = Some((transport, held));
     }
 
     /// Called before the response begins.
     pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
         *self.transport.lock() = None;
     }
 
@@ -109,7 +114,7 @@ impl InterimWriter {
         );
         let mut transport = self.transport.lock();
         let Some((open, _)) = transport.as_mut() else { return false };
-        match write_all_or_nothing(open, &head) {
+        match self.write_all_or_nothing(open, &head) {
             Ok(is_sent) => is_sent,
             Err(_) => {
                 // The client would take the response for the rest of the interim one.
@@ -119,24 +124,23 @@ impl InterimWriter {
             }
         }
     }
-}
 
-/// Writes everything. Writes nothing if the socket takes nothing now.
-fn write_all_or_nothing(transport: &mut Transport, bytes: &[u8]) -> io::Result<bool> {
-    let deadline = Instant::now() + REST_TIMEOUT;
-    let mut written = 0;
-    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-        match transport.write(rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(more) => written += more,
-            Err(error) if is_would_block(&error) && written == 0 => return Ok(false),
-            Err(error) if is_would_block(&error) && Instant::now() < deadline => {
-                thread::sleep(REST_INTERVAL);
+    /// Writes everything. Writes nothing if the socket takes nothing now.
+    fn write_all_or_nothing(&self, transport: &mut Transport, bytes: &[u8]) -> io::Result<bool> {
+        let deadline = Instant::now() + REST_TIMEOUT;
+        let may_wait = || !self.is_closing.load(Ordering::Relaxed) && Instant::now() < deadline;
+        let mut written = 0;
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            match transport.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => written += more,
+                Err(error) if is_would_block(&error) && written == 0 => return Ok(false),
+                Err(error) if is_would_block(&error) && may_wait() => thread::sleep(REST_INTERVAL),
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
+        Ok(true)
     }
-    Ok(true)
 }
 
 impl fmt::Debug for InterimWriter {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
+use bytes::Buf;
 use filoplume_http1::Headers;
 
 pub(crate) use self::part::Part;
@@ -216,15 +217,16 @@ impl Queued {
         self.parts.iter().position(|waiting| waiting.key == Some(key))
     }
 
-    fn push(&mut self, part: Part) {
+    /// Returns the part that this one replaces.
+    fn push(&mut self, part: Part) -> Option<Part> {
         self.bytes += part.bytes.len();
-        match self.same_key(&part) {
-            Some(index) => {
-                let replaced = mem::replace(&mut self.parts[index], part);
-                self.bytes -= replaced.bytes.len();
-            }
-            None => self.parts.push_back(part),
-        }
+        let Some(index) = self.same_key(&part) else {
+            self.parts.push_back(part);
+            return None;
+        };
+        let replaced = mem::replace(&mut self.parts[index], part);
+        self.bytes -= replaced.bytes.len();
+        Some(replaced)
     }
 
     /// Takes the end, if it has come.
@@ -245,29 +247,35 @@ impl Queued {
         !mem::replace(&mut self.is_notified, true)
     }
 
-    fn take_all(&mut self, output: &mut Vec<u8>) {
+    /// Takes everything. Returns the parts.
+    fn take_all(&mut self, output: &mut Vec<u8>) -> VecDeque<Part> {
         self.is_notified = false;
         self.bytes = 0;
         // The buffer is freed as well: an idle connection holds none.
-        for part in mem::take(&mut self.parts) {
-            output.extend_from_slice(&part.bytes);
-        }
+        let parts = mem::take(&mut self.parts);
+        parts.iter().for_each(|part| output.extend_from_slice(&part.bytes));
+        parts
     }
 
-    /// Takes `bytes` bytes, which are fewer than all.
-    fn take_some(&mut self, bytes: usize, output: &mut Vec<u8>) {
-        let mut left = bytes;
-        while let Some(part) = self.parts.front_mut().filter(|_| left > 0) {
-            let piece = part.bytes.split_to(part.bytes.len().min(left));
-            left -= piece.len();
-            output.extend_from_slice(&piece);
-            // Its beginning is sent, so nothing may replace its rest.
-            part.key = None;
-            if part.bytes.is_empty() {
-                self.parts.pop_front();
+    /// Takes `bytes` bytes, which are fewer than all. Returns the parts that end within them.
+    fn take_some(&mut self, bytes: usize, output: &mut Vec<u8>) -> VecDeque<Part> {
+        let (mut left, mut done) = (bytes, VecDeque::new());
+        while left > 0 {
+            let Some(mut part) = self.parts.pop_front() else { break };
+            let taken = part.bytes.len().min(left);
+            output.extend_from_slice(&part.bytes[..taken]);
+            left -= taken;
+            if taken == part.bytes.len() {
+                done.push_back(part);
+            } else {
+                part.bytes.advance(taken);
+                // Its beginning is sent, so nothing may replace its rest.
+                part.key = None;
+                self.parts.push_front(part);
             }
         }
         self.bytes -= bytes;
+        done
     }
 }
 
@@ -309,8 +317,10 @@ impl SendQueue {
         if part.bytes.is_empty() {
             return Ok(false);
         }
-        queued.push(part);
-        Ok(queued.notify())
+        let (replaced, is_due) = (queued.push(part), queued.notify());
+        drop(queued);
+        drop(replaced);
+        Ok(is_due)
     }
 
     /// Returns whether the loop must be notified, although nothing is queued.
@@ -407,11 +417,10 @@ impl SendQueue {
         // Mostly nothing waits: the owner asks before each wait, and a protocol may have a queue of
         // its own.
         let has_some = !queued.parts.is_empty();
-        if has_some {
-            queued.take_all(output);
-        }
+        let parts = if has_some { queued.take_all(output) } else { VecDeque::new() };
         let must_close = !matches!(queued.state, State::Open);
         drop(queued);
+        drop(parts);
         if has_some || was_stalled {
             self.room.notify_all();
         }
@@ -436,18 +445,20 @@ impl SendQueue {
         let mut queued = self.queued.lock();
         let was_stalled = self.resume(&mut queued);
         let taken = queued.bytes.min(bytes_max);
+        let mut parts = VecDeque::new();
         if taken > 0 {
             begin(taken, output);
-            if taken == queued.bytes {
-                queued.take_all(output);
+            parts = if taken == queued.bytes {
+                queued.take_all(output)
             } else {
-                queued.take_some(taken, output);
-            }
+                queued.take_some(taken, output)
+            };
         }
         let has_rest = queued.bytes > 0;
         queued.is_notified = has_rest;
         let rest = if has_rest { Rest::Some } else { queued.take_end() };
         drop(queued);
+        drop(parts);
         if taken > 0 || was_stalled {
             self.room.notify_all();
         }

@@ -135,6 +135,10 @@ fn submit(engine: &Arc<Engine>, what: Lined, connection: Box<Connection>) {
 /// Closes a connection from outside of a worker. It may belong to any loop.
 fn close(connection: Box<Connection>) {
     let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
-    drop(connection);
+    // The program's code may be dropped with it.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(connection)));
     loop_handle.send(Message::Closed(token));
+    if dropped.is_err() {
+        loop_handle.engine.note_panic("the drop of a connection panicked");
+    }
 }

@@ -267,3 +267,37 @@ fn each_request_for_a_call_reaches_an_owner_that_is_quick() {
     owner.mailbox.call_owner();
     assert_eq!(owner.calls.lock().len(), 3, "a closed connection has nothing to do");
 }
+
+/// A program's buffer, which asks the queue how much waits when it is dropped.
+struct Asks(Arc<SendQueue>);
+
+impl AsRef<[u8]> for Asks {
+    fn as_ref(&self) -> &[u8] {
+        b"some"
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let _ = self.0.check();
+    }
+}
+
+#[test]
+fn buffers_are_dropped_without_the_lock() {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let queue = Arc::new(SendQueue::new(100));
+        let buffer = || Bytes::from_owner(Asks(Arc::clone(&queue)));
+        for taken in [4, 6, 100] {
+            queue.put(Part::from(buffer()), None).unwrap();
+            // The second one replaces the first one.
+            queue.put(Part::keyed(1, buffer()), None).unwrap();
+            queue.put(Part::keyed(1, buffer()), None).unwrap();
+            queue.take_framed(taken, &mut Vec::new(), |_, _| ());
+            queue.take(&mut Vec::new());
+        }
+        tell.send(()).unwrap();
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(()));
+}
