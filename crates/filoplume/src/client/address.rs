@@ -89,10 +89,17 @@ impl ClientAddr {
     }
 
     pub(super) fn set_host(&mut self, host: Option<&str>) {
-        if let Some(host) = host.filter(|host| split_port(host).is_some()) {
+        if let Some(host) = host.filter(|host| is_authority(host)) {
             self.host = Some(host.to_owned());
         }
     }
+}
+
+/// Returns whether a text is a host, or a host with a port. Anything else could send a client that
+/// follows a link to this host elsewhere: in `https://a.example:@b.example`, `a.example` is a user.
+fn is_authority(text: &str) -> bool {
+    let is_port = |port: &str| port.bytes().all(|it| it.is_ascii_digit()) && port.len() <= 5;
+    split_port(text).is_some_and(|(_, port)| port.is_none_or(is_port))
 }
 
 /// Displays the address, or `unknown`.

@@ -117,10 +117,11 @@ fn scheme_and_host_are_those_of_the_clients_request() {
         ]),
         "192.0.2.1 https a.org:8443"
     );
-    assert_eq!(
-        found(&["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: a b"]),
-        "192.0.2.1 http own.example"
-    );
+    // With the second one, a link to `https://{host}/` would lead to `b.org`.
+    for no_host in ["a b", "a.org:@b.org", "a.org:<b>", "a.org:1234567"] {
+        let host = format!("X-Forwarded-Host: {no_host}");
+        assert_eq!(found(&["X-Forwarded-For: 192.0.2.1", &host]), "192.0.2.1 http own.example");
+    }
     let chain =
         ["X-Forwarded-For: 1.1.1.1, 192.0.2.1, 10.0.0.2", "X-Forwarded-Proto: http, https, http"];
     assert_eq!(found(&chain), "192.0.2.1 https own.example");

@@ -21,7 +21,7 @@ const TOTAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// use filoplume::prelude::*;
 ///
 /// fn upload(mut form: Multipart) -> Result<String> {
-///     form.set_limits(MultipartLimits::new().field_bytes_max(2 * 1024 * 1024));
+///     form.set_limits(MultipartLimits::new().memory_bytes_max(2 * 1024 * 1024));
 ///     let mut sizes = Vec::new();
 ///     while let Some(field) = form.next_field()? {
 ///         sizes.push(field.bytes()?.len());
