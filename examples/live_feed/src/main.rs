@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The longest post.
 const CHARACTERS_MAX: usize = 280;
+/// The longest name.
+const NAME_CHARACTERS_MAX: usize = 40;
 
 #[derive(Deserialize, Serialize)]
 struct Post {
@@ -35,6 +37,12 @@ fn feed(State(hub): State<Hub>, last: LastEventId) -> EventStream {
 fn post(State(hub): State<Hub>, Json(post): Json<Post>) -> Result<StatusCode> {
     if post.text.trim().is_empty() || post.text.chars().count() > CHARACTERS_MAX {
         return Err(Error::unprocessable(format!("a post has 1 to {CHARACTERS_MAX} characters")));
+    }
+    // The hub keeps a hundred posts for everybody.
+    if post.name.chars().count() > NAME_CHARACTERS_MAX {
+        return Err(Error::unprocessable(format!(
+            "a name has up to {NAME_CHARACTERS_MAX} characters"
+        )));
     }
     hub.send(Event::json(&post)?.event("post")?);
     Ok(StatusCode::CREATED)

@@ -35,7 +35,7 @@ fn main() -> Result<()> {
         Some(_) => Key::from_env("SECRET_KEY")?,
         None => Key::generate(),
     };
-    app(Store::open(&database)?, key)?.with(Logger::new()).listen(&*address)
+    app(Store::open(&database)?, key)?.listen(&*address)
 }
 
 /// The app, for `main` and for the tests.
@@ -49,6 +49,8 @@ fn app(store: Store, key: Key) -> Result<App> {
         .nest("/api", api::router(store.clone()))
         .state(store)
         .state(templates()?)
+        // The first one sees what all others answer.
+        .with(Logger::new())
         .with(SecurityHeaders::new())
         .with(Compression::new())
         .with(RateLimit::per_second(50).burst(200))
