@@ -345,6 +345,9 @@ impl RoomInner {
     /// Removes a socket. A room with a name is over when its last member has left.
     fn remove_from(self: &Arc<Self>, mut members: MutexGuard<'_, Members>, id: u64) {
         members.remove(id);
+        if members.behind.is_empty() {
+            self.overrun.set(false);
+        }
         if members.carrier == Some(id) {
             let next = members.all.values().next();
             members.carrier =

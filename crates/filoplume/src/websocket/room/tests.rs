@@ -203,6 +203,22 @@ fn a_room_is_overrun_only_while_more_than_its_bound_waits_for_a_member() {
     assert!(!room.inner.overrun.is_set());
 }
 
+/// Regression: if nobody sent to the room afterwards, it stayed overrun for ever, and each message
+/// of every socket looked through the rooms of that socket.
+#[test]
+fn a_room_is_no_longer_overrun_when_its_slow_members_have_left() {
+    let (room, slow) = room_of([1, 2, 3]);
+    for _ in 0..4 {
+        assert_eq!(room.broadcast([7; 300].as_slice()), Broadcast { sent: 3, slow: 0 });
+    }
+    assert!(room.inner.overrun.is_set());
+    room.leave(&slow[0]);
+    assert!(room.inner.overrun.is_set(), "more than its bound waits for another member");
+    slow[1].outbox.closed();
+    room.leave(&slow[2]);
+    assert!(!room.inner.overrun.is_set());
+}
+
 #[test]
 fn a_member_that_takes_nothing_is_disconnected_at_16_times_its_bound() {
     let (room, [slow]) = room_of([1]);
