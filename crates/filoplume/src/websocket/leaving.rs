@@ -16,8 +16,8 @@ use super::room::RoomInner;
 /// So many rooms are left at once. Most sockets are in fewer.
 const AT_ONCE_MAX: usize = 32;
 
-/// If so many sockets wait for the thread, further ones leave their rooms at once. What waits holds
-/// memory, and a server has had more sockets than this only if it is large.
+/// If so many sockets wait for the thread, further ones leave their rooms at once. So the memory of
+/// what waits is bounded. Only large servers have had more sockets than this.
 const WAITING_MAX: usize = 4 * 1024;
 
 /// A socket that has closed, and the rooms that it was in.
@@ -44,9 +44,9 @@ impl Leaving {
         left_here.leave();
     }
 
-    fn leave(self) {
+    fn leave(mut self) {
         for room in self.rooms.iter().filter_map(Weak::upgrade) {
-            room.remove(self.id);
+            room.remove_closed(self.id, self.memory.as_mut());
         }
         drop(self.memory);
     }

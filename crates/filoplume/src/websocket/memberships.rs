@@ -2,8 +2,11 @@
 //!
 //! Clients often choose the names of their rooms, and each name that is new takes memory for as
 //! long as somebody is in its room. So each membership is charged to its connection, and a room to
-//! one of its members. If that member leaves, another one takes it over.
+//! one of its members. If that member leaves, another one takes it over. If none of them has memory
+//! for that, members are closed.
 
+#[cfg(test)]
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -20,6 +23,12 @@ const MEMBERSHIP_BYTES: usize = 96;
 pub(super) enum NotJoined {
     TooMany,
     OutOfMemory,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// In tests, a socket is refused more memory than this.
+    pub(super) static BYTES_MAX: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 #[derive(Default)]
@@ -76,11 +85,14 @@ impl Memberships {
         self.contains(room) && self.charge(self.rooms.len(), self.carried_bytes + room_bytes)
     }
 
-    /// Removes a room, and `room_bytes` if this socket is charged for it.
-    pub(super) fn remove(&mut self, room: &Arc<RoomInner>, room_bytes: usize) {
-        if self.rooms.remove(&address_of(room)).is_some() {
+    /// Removes a room, and `room_bytes` if this socket is charged for it. Returns whether it was in
+    /// the room.
+    pub(super) fn remove(&mut self, room: &Arc<RoomInner>, room_bytes: usize) -> bool {
+        let was_in = self.rooms.remove(&address_of(room)).is_some();
+        if was_in {
             self.charge(self.rooms.len(), self.carried_bytes.saturating_sub(room_bytes));
         }
+        was_in
     }
 
     /// Removes all rooms. Their memory is charged until the second value is dropped.
@@ -92,6 +104,10 @@ impl Memberships {
     /// Charges this many memberships, and the rooms. Returns whether there is memory for them.
     fn charge(&mut self, memberships: usize, carried_bytes: usize) -> bool {
         let bytes = memberships.saturating_mul(MEMBERSHIP_BYTES).saturating_add(carried_bytes);
+        #[cfg(test)]
+        if bytes > BYTES_MAX.get() {
+            return false;
+        }
         let is_charged = self.memory.as_mut().is_none_or(|memory| memory.try_set(bytes));
         if is_charged {
             self.carried_bytes = carried_bytes;

@@ -427,11 +427,13 @@ impl Outbox {
             Err(NotJoined::TooMany) => {
                 self.close(CloseCode::POLICY_VIOLATION, "this client is in too many rooms");
             }
-            Err(NotJoined::OutOfMemory) => {
-                self.close(CloseCode::TRY_AGAIN_LATER, "the server is short of memory");
-            }
+            Err(NotJoined::OutOfMemory) => self.close_out_of_memory(),
         }
         false
+    }
+
+    pub(super) fn close_out_of_memory(&self) {
+        self.close(CloseCode::TRY_AGAIN_LATER, "the server is short of memory");
     }
 
     /// Charges this socket for a room that it is in. Returns whether there is memory for it.
@@ -439,9 +441,10 @@ impl Outbox {
         self.queue.lock().rooms.carry(room, room_bytes)
     }
 
-    /// Removes a room, and `room_bytes` if this socket is charged for it.
-    pub(super) fn left(&self, room: &Arc<RoomInner>, room_bytes: usize) {
-        self.queue.lock().rooms.remove(room, room_bytes);
+    /// Removes a room, and `room_bytes` if this socket is charged for it. Returns whether it was in
+    /// the room.
+    pub(super) fn left(&self, room: &Arc<RoomInner>, room_bytes: usize) -> bool {
+        self.queue.lock().rooms.remove(room, room_bytes)
     }
 
     /// Refuses messages from now on, and leaves all rooms, at once or soon.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use filoplume_runtime::tcp::LastingMemory;
 use filoplume_websocket::{CloseCode, Encoder};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -313,22 +314,26 @@ impl RoomInner {
         members.all.insert(outbox.id, Arc::clone(outbox));
         // With the lock, as in `leave`: a socket that knows a room is always a member of it.
         let has_joined = outbox.joined(self, if carries { self.bytes() } else { 0 });
-        if carries && has_joined {
-            members.carrier = Some(outbox.id);
-        }
-        drop(members);
         if !has_joined {
-            self.remove(outbox.id);
+            members.remove(outbox.id);
+            self.end_if_empty(members);
+        } else if carries {
+            members.carrier = Some(outbox.id);
         }
         true
     }
 
     /// The socket forgets the room first, so that it joins again if it does not find the room.
     fn leave(self: &Arc<Self>, socket: &Socket) {
-        let members = self.members.lock();
+        let mut members = self.members.lock();
         let is_carrier = members.carrier == Some(socket.id());
-        socket.outbox.left(self, if is_carrier { self.bytes() } else { 0 });
-        self.remove_from(members, socket.id());
+        let was_in = socket.outbox.left(self, if is_carrier { self.bytes() } else { 0 });
+        members.remove(socket.id());
+        // A socket that has closed is charged until `remove_closed`.
+        if is_carrier && was_in {
+            self.hand_over(&mut members);
+        }
+        self.end_if_empty(members);
     }
 
     /// Returns how much memory this room takes without its members. The program makes those without
@@ -337,21 +342,48 @@ impl RoomInner {
         self.home.as_ref().map_or(0, |(_, name)| NAMED_ROOM_BYTES + name.len())
     }
 
-    /// Removes a socket.
-    pub(super) fn remove(self: &Arc<Self>, id: u64) {
-        self.remove_from(self.members.lock(), id);
+    /// Removes a socket that has closed. `memory` is what is charged for the rooms that it was in.
+    pub(super) fn remove_closed(self: &Arc<Self>, id: u64, memory: Option<&mut LastingMemory>) {
+        let mut members = self.members.lock();
+        members.remove(id);
+        if members.carrier == Some(id) {
+            // Before another member is charged, which would find no memory if both were.
+            if let Some(memory) = memory {
+                memory.try_set(memory.bytes().saturating_sub(self.bytes()));
+            }
+            self.hand_over(&mut members);
+        }
+        self.end_if_empty(members);
     }
 
-    /// Removes a socket. A room with a name is over when its last member has left.
-    fn remove_from(self: &Arc<Self>, mut members: MutexGuard<'_, Members>, id: u64) {
-        members.remove(id);
+    /// Charges a member for this room. If there is memory for it at none of them, members are
+    /// closed and leave at once, which releases memory, until one of the others can be charged. So
+    /// a room with members is charged to one of them, or to a closed socket until it has left.
+    fn hand_over(self: &Arc<Self>, members: &mut Members) {
+        let bytes = self.bytes();
+        let next = members.all.values().find(|next| next.carry(self, bytes));
+        members.carrier = next.map(|next| next.id);
+        if members.carrier.is_some() {
+            return;
+        }
+        while let Some((id, next)) = members.all.pop_first() {
+            if next.carry(self, bytes) {
+                members.carrier = Some(id);
+                members.all.insert(id, next);
+                break;
+            }
+            // Or it is closed already, and waits until it leaves.
+            next.close_out_of_memory();
+            next.left(self, 0);
+        }
+        let Members { all, behind, .. } = members;
+        behind.retain(|outbox| all.contains_key(&outbox.id));
+    }
+
+    /// Notes that members have left. A room with a name is over when its last member has left.
+    fn end_if_empty(self: &Arc<Self>, mut members: MutexGuard<'_, Members>) {
         if members.behind.is_empty() {
             self.overrun.set(false);
-        }
-        if members.carrier == Some(id) {
-            let next = members.all.values().next();
-            members.carrier =
-                next.filter(|next| next.carry(self, self.bytes())).map(|next| next.id);
         }
         if self.home.is_none() || !members.all.is_empty() {
             return;

@@ -149,3 +149,62 @@ fn rooms_for_which_there_is_no_memory_close_their_socket_and_no_other() {
         assert!(matches!(joined, Received::Text(_)), "{number}: {joined:?}");
     }
 }
+
+/// Regression: a room was charged to its next member before the one that had closed released it.
+/// There was no memory for that, so the room was charged to nobody.
+#[test]
+fn rooms_of_a_closed_socket_are_charged_to_others_when_memory_is_full() {
+    const ROOMS: usize = 40;
+    const NAME_BYTES: usize = 1000;
+    // As in `room.rs` and `memberships.rs`.
+    const NAMED_ROOM_BYTES: usize = 512;
+    const MEMBERSHIP_BYTES: usize = 96;
+
+    let rooms = Rooms::new();
+    let app = App::new()
+        .config(ServerConfig::default().memory_max(800_000))
+        .websocket("/ws", {
+            let rooms = rooms.clone();
+            move |upgrade: WebSocketUpgrade| {
+                let rooms = rooms.clone();
+                upgrade.on_message(move |socket: &Socket, name: String| {
+                    rooms.join(&name, socket);
+                    socket.send("joined")
+                })
+            }
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let large = |number: usize| format!("{number:0>NAME_BYTES$}");
+    // Joins the rooms, and up to `small` others. Returns how many of those there was memory for.
+    let join = |client: &mut Client, small: usize| {
+        for number in 0..ROOMS {
+            client.text(&large(number));
+            client.expect(text("joined"));
+        }
+        let joined = (0..small).take_while(|number| {
+            client.text(&format!("{number:0>4}"));
+            client.receive() == text("joined")
+        });
+        joined.count()
+    };
+    let connect = || Client::connect(app.local_addr(), "/ws");
+    let small = {
+        let (mut first, mut second) = (connect(), connect());
+        join(&mut first, 0);
+        join(&mut second, 1000)
+    };
+    expect_that_all_memory_is_given_back(&app);
+    assert!((2..1000).contains(&small), "the memory is full after {small} more rooms");
+
+    let (mut first, mut second) = (connect(), connect());
+    join(&mut first, 0);
+    assert_eq!(join(&mut second, small - 1), small - 1);
+    drop(first);
+    let expected = ROOMS * (NAMED_ROOM_BYTES + NAME_BYTES + MEMBERSHIP_BYTES)
+        + (small - 1) * (NAMED_ROOM_BYTES + 4 + MEMBERSHIP_BYTES);
+    let is_charged = || app.server().metrics().unwrap().memory_used == expected;
+    eventually("the other socket is charged for the rooms", is_charged);
+    second.text(&large(0));
+    second.expect(text("joined"));
+}

@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::outbox::Bounds;
+use super::super::memberships::BYTES_MAX;
+use super::super::outbox::{Bounds, Stage};
 use super::super::pace::{PATIENCE, during};
 use super::super::rooms::Rooms;
 use super::*;
@@ -166,6 +167,90 @@ fn a_room_is_charged_to_one_member_at_a_time() {
     rooms.leave("one", &sockets[2]);
     Room::new().join(&sockets[0]);
     assert_eq!(carried(), [0; 3], "rooms without a name are the program's");
+}
+
+/// Regression: the room was charged to nobody, although a member was open.
+#[test]
+fn a_room_is_not_charged_to_a_closed_socket_that_has_yet_to_leave_it() {
+    let (rooms, sockets) = (Rooms::new(), [1, 2, 3].map(socket));
+    let mut all = ["one", "two"].map(|name| {
+        sockets.iter().for_each(|socket| rooms.join(name, socket));
+        rooms.get(name).unwrap()
+    });
+    // In this order a socket leaves them.
+    all.sort_by_key(|room| Arc::as_ptr(&room.inner).addr());
+    let [first, second] = all;
+    let bytes = second.inner.bytes();
+    thread::scope(|scope| {
+        // Locked as while a message is sent to all members.
+        let members = first.inner.members.lock();
+        let closing = scope.spawn(|| sockets[1].outbox.closed());
+        while sockets[1].outbox.stage() != Stage::Closed {
+            thread::yield_now();
+        }
+        second.leave(&sockets[0]);
+        let carried = sockets[2].outbox.carried_bytes();
+        drop(members);
+        closing.join().unwrap();
+        assert_eq!(carried, bytes);
+    });
+    assert_eq!((first.len(), second.len()), (2, 1));
+}
+
+#[test]
+fn a_room_is_charged_to_a_member_that_has_memory_for_it() {
+    let (rooms, sockets) = (Rooms::new(), [1, 2, 3].map(socket));
+    sockets.iter().for_each(|socket| rooms.join("one", socket));
+    rooms.join("two", &sockets[1]);
+    BYTES_MAX.set(1000);
+    rooms.leave("one", &sockets[0]);
+    assert_eq!(sockets[2].outbox.carried_bytes(), NAMED_ROOM_BYTES + 3);
+    assert!(sockets[1].is_open() && rooms.len_of("one") == 2);
+}
+
+/// Regression: the room stayed, and was charged to nobody.
+#[test]
+fn members_are_closed_and_leave_if_none_has_memory_for_their_room() {
+    let (rooms, sockets) = (Rooms::new(), [1, 2, 3].map(|id| socket_with(id, 1000)));
+    sockets.iter().for_each(|socket| rooms.join("one", socket));
+    for _ in 0..4 {
+        rooms.broadcast("one", [7; 300].as_slice());
+    }
+    let room = rooms.get("one").unwrap();
+    BYTES_MAX.set(200);
+    sockets[0].outbox.closed();
+    BYTES_MAX.set(usize::MAX);
+    assert!(sockets.iter().all(|socket| !socket.is_open()));
+    assert!(rooms.names().is_empty() && room.is_empty());
+    assert!(behind(&room).is_empty() && !room.inner.overrun.is_set());
+    rooms.join("one", &socket(4));
+    sockets.iter().for_each(|socket| socket.outbox.closed());
+    assert_eq!(rooms.len_of("one"), 1);
+}
+
+#[test]
+fn a_closed_socket_that_is_told_to_leave_is_charged_until_it_has_left_all_rooms() {
+    let (rooms, sockets) = (Rooms::new(), [1, 2].map(socket));
+    let mut all = ["one", "two"].map(|name| {
+        sockets.iter().for_each(|socket| rooms.join(name, socket));
+        rooms.get(name).unwrap()
+    });
+    all.sort_by_key(|room| Arc::as_ptr(&room.inner).addr());
+    let [first, second] = all;
+    thread::scope(|scope| {
+        let members = first.inner.members.lock();
+        let closing = scope.spawn(|| sockets[0].outbox.closed());
+        while sockets[0].outbox.stage() != Stage::Closed {
+            thread::yield_now();
+        }
+        // As a closure does that is called when the socket has closed.
+        second.leave(&sockets[0]);
+        let seen = (second.len(), sockets[1].outbox.carried_bytes());
+        drop(members);
+        closing.join().unwrap();
+        assert_eq!(seen, (1, 0), "it would be charged twice");
+    });
+    assert_eq!(sockets[1].outbox.carried_bytes(), 2 * (NAMED_ROOM_BYTES + 3));
 }
 
 #[test]
