@@ -45,8 +45,9 @@ fn haproxy(folder: &Path, address: SocketAddr, app: SocketAddr) -> Proxy {
     let file = folder.join("haproxy.cfg");
     let settings = settings("text");
     let rest = format!(
-        "\n    timeout connect 5s\nfrontend all\n    bind {address}\n    default_backend app\n\
-         backend app\n    server app {app}\n"
+        "\n    timeout connect 5s\nfrontend all\n    bind {address}\n    \
+         http-request set-header X-Forwarded-Proto %[ssl_fc,iif(https,http)]\n    \
+         default_backend app\nbackend app\n    server app {app}\n"
     );
     std::fs::write(&file, settings.to_owned() + &rest).unwrap();
     Proxy::start(Command::new("haproxy").args(["-db", "-q", "-f"]).arg(file))
