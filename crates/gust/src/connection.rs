@@ -88,11 +88,12 @@ impl Connection {
     }
 
     /// Continues to connect when the socket becomes ready. Returns the time at which the connect
-    /// was started, or `None` if it needs further events.
+    /// was started, or `None` if it needs further events. `clock` returns the time at which messages
+    /// arrived that the server sent together with the end of the handshake.
     pub(crate) fn finish_connect(
         &mut self,
         plan: &Plan,
-        now: Nanos,
+        clock: impl Fn() -> Nanos,
         tally: &mut Tally,
     ) -> io::Result<Option<Nanos>> {
         let Link::Connecting { stream, since, opening } = &mut self.link else { return Ok(None) };
@@ -124,7 +125,7 @@ impl Connection {
         self.retry.opened(self.exchange.answered);
         if let Some(Opened { decoder, mut rest }) = opened {
             self.exchange.open(decoder);
-            if self.exchange.receive(plan, &mut rest, now, tally) != Ok(Flow::Open) {
+            if self.exchange.receive(plan, &mut rest, clock(), tally) != Ok(Flow::Open) {
                 return Err(io::Error::other("the server closed the WebSocket at once"));
             }
         }

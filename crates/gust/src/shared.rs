@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::plan::Plan;
-use crate::units::{Nanos, nanos};
+use crate::units::{MICROSECOND, Nanos, nanos};
 
 /// Most requests that a thread claims at once.
 const CLAIM_MAX: u64 = 256;
@@ -25,10 +25,18 @@ impl Clock {
     }
 }
 
-/// Returns the microseconds since 1970.
-fn wall_clock() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_micros()).unwrap_or(0)
+/// Returns when the clock was started, in microseconds since 1970.
+fn wall_start(clock: Clock) -> u64 {
+    /// A thread that loses its processor between two readings makes one attempt useless.
+    const ATTEMPTS: usize = 8;
+
+    let readings = (0..ATTEMPTS).map(|_| {
+        let before = clock.now();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let after = clock.now();
+        (after - before, nanos(wall).saturating_sub(before) / MICROSECOND)
+    });
+    readings.min().map_or(0, |(_, start)| start)
 }
 
 #[derive(Debug)]
@@ -48,9 +56,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(plan: &Plan) -> Self {
+        let clock = Clock::start();
         Self {
-            clock: Clock::start(),
-            wall_start: wall_clock(),
+            clock,
+            wall_start: wall_start(clock),
             stop: AtomicBool::new(false),
             left: AtomicU64::new(plan.end.requests.unwrap_or(u64::MAX)),
             opened: AtomicU64::new(0),

@@ -159,8 +159,8 @@ impl<'a> Worker<'a> {
         let slot = event.token().0;
         let ends = event.is_read_closed() || event.is_error();
         if let Link::Connecting { .. } = self.connections[slot].link {
-            let now = self.shared.clock.now();
-            match self.connections[slot].finish_connect(self.plan, now, &mut self.tally) {
+            let clock = || self.shared.clock.now();
+            match self.connections[slot].finish_connect(self.plan, clock, &mut self.tally) {
                 Ok(Some(since)) => self.on_open(slot, since),
                 Ok(None) => return,
                 Err(error) => return self.on_connect_error(slot, &error),
