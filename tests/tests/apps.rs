@@ -156,12 +156,16 @@ fn rate_limit_refuses_clients_that_send_too_many_requests() {
             .is_some_and(|after| after.parse::<u32>().is_ok_and(|after| after >= 1))
     );
     assert_eq!(app.get("/api/report").status, 401);
-    for key in ["x-api-key: a", "x-api-key: b"] {
+    for name in ["ada", "grace"] {
+        let key = format!("Authorization: Bearer key-of-{name}");
         for _ in 0..10 {
-            is(&app.send("GET /api/report", &[key], ""), 200, "the report");
+            let answer = app.send("GET /api/report", &[&key], "");
+            is(&answer, 200, &format!("the report for {name}"));
         }
-        assert_eq!(app.send("GET /api/report", &[key], "").status, 429);
+        assert_eq!(app.send("GET /api/report", &[&key], "").status, 429);
     }
+    // Keys that nobody has do not get around the limit.
+    assert_eq!(app.send("GET /api/report", &["Authorization: Bearer guess"], "").status, 401);
 }
 
 #[test]

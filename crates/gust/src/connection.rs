@@ -88,8 +88,8 @@ impl Connection {
     }
 
     /// Continues to connect when the socket becomes ready. Returns the time at which the connect
-    /// was started, or `None` if it needs further events. `clock` returns the time at which messages
-    /// arrived that the server sent together with the end of the handshake.
+    /// was started, or `None` if it needs further events. `clock` returns the time at which those
+    /// messages arrived that the server sent together with the end of the handshake.
     pub(crate) fn finish_connect(
         &mut self,
         plan: &Plan,

@@ -3,6 +3,7 @@
 //! `sqlite_todo [ADDRESS [DATABASE]]`; then open <http://127.0.0.1:5000> and register. Without
 //! `SECRET_KEY` in the environment all users are signed out when the program ends.
 //!
+//! - `passwords` hashes passwords.
 //! - `store` knows SQL and no HTTP. Every call blocks, and that is fine.
 //! - `pages` has the pages: forms that are posted, and a redirect to the page that shows the
 //!   result.
@@ -10,19 +11,24 @@
 
 mod api;
 mod pages;
+mod passwords;
 mod store;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use filoplume::Key;
 use filoplume::prelude::*;
 use filoplume::session::Session;
 use filoplume::template::Templates;
+use filoplume::{Key, Permits};
 use middleware::{BodyLimit, Compression, Csrf, Logger, RateLimit, SecurityHeaders, Sessions};
 
 use crate::store::Store;
+
+/// How many requests compute the hash of a password at once. Each takes a processor for some 20 ms,
+/// and 19 MiB. Others wait without a thread.
+const HASHES: usize = 4;
 
 /// Todos are short, and so are their forms.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024;
@@ -44,9 +50,10 @@ fn app(store: Store, key: Key) -> Result<App> {
     // out.
     let sessions =
         Sessions::in_cookie(key).idle_timeout(Duration::from_secs(7 * 24 * 3600)).secure(false);
+    let hashes = Permits::new("password hashes", HASHES);
     Ok(App::new()
-        .merge(pages::router().with(Csrf::new()))
-        .nest("/api", api::router(store.clone()))
+        .merge(pages::router(&hashes).with(Csrf::new()))
+        .nest("/api", api::router(store.clone()).with(hashes))
         .state(store)
         .state(templates()?)
         // The first one sees what all others answer.

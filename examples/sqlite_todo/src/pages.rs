@@ -1,20 +1,25 @@
 //! Pages and forms.
 
+use filoplume::Permits;
 use filoplume::prelude::*;
 use filoplume::session::{Flash, Session};
 use filoplume::template::{Templates, context};
-use middleware::CsrfToken;
+use middleware::{CsrfToken, RateLimit};
 use serde::Deserialize;
 
 use crate::User;
 use crate::store::Store;
 
-pub(crate) fn router() -> Router {
+/// The attempts per minute of each client to log in, and as many to register.
+const ATTEMPTS: u32 = 30;
+
+pub(crate) fn router(hashes: &Permits) -> Router {
+    let attempts = || RateLimit::per_minute(ATTEMPTS);
     Router::new()
         .get("/", index)
-        .get("/login", login_page)
-        .post("/login", login)
-        .post("/register", register)
+        .route("/login", get(login_page))
+        .route("/login", post(login).with(attempts()).uses(hashes))
+        .route("/register", post(register).with(attempts()).uses(hashes))
         .post("/logout", logout)
         .post("/todos", add)
         .post("/todos/{id}/done", |user: User, store: State<Store>, Path(id): Path<i64>| {

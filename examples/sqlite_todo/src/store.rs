@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use argon2::password_hash::rand_core::OsRng;
-use argon2::password_hash::{PasswordHash, SaltString};
-use argon2::{Argon2, PasswordHasher, PasswordVerifier};
 use filoplume::{Error, Result};
 use r2d2::{Pool, PooledConnection};
 use r2d2_sqlite::SqliteConnectionManager;
 use r2d2_sqlite::rusqlite::{self, OptionalExtension, params};
 use serde::Serialize;
+
+use crate::passwords;
 
 /// How long a handler waits for a connection before it responds with a 503.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,13 +57,12 @@ impl Store {
 
     /// Adds a user and returns its ID. Returns `None` if the name is taken.
     pub(crate) fn register(&self, name: &str, password: &str) -> Result<Option<i64>> {
-        let salt = SaltString::generate(&mut OsRng);
-        let hash =
-            Argon2::default().hash_password(password.as_bytes(), &salt).map_err(cannot_hash)?;
+        // Before the connection is taken: a hash takes longer than the query.
+        let hash = passwords::hash(password)?;
         let connection = self.connection()?;
         let added = connection.execute(
             "INSERT INTO users (name, password) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-            params![name, hash.to_string()],
+            params![name, hash],
         )?;
         Ok((added > 0).then(|| connection.last_insert_rowid()))
     }
@@ -76,10 +74,10 @@ impl Store {
             [name],
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
         );
-        let Some((id, hash)) = found.optional()? else { return Ok(None) };
-        let hash = PasswordHash::new(&hash).map_err(cannot_hash)?;
-        let is_right = Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
-        Ok(is_right.then_some(id))
+        let found = found.optional()?;
+        let stored = found.as_ref().map(|(_, hash)| hash.as_str());
+        let is_right = passwords::is_right(password, stored)?;
+        Ok(found.filter(|_| is_right).map(|(id, _)| id))
     }
 
     pub(crate) fn todos(&self, user: i64) -> Result<Vec<Todo>> {
@@ -121,8 +119,4 @@ impl Store {
             .get()
             .map_err(|error| Error::unavailable("the database is busy").with_source(error))
     }
-}
-
-fn cannot_hash(error: argon2::password_hash::Error) -> Error {
-    Error::internal(error.to_string())
 }

@@ -69,6 +69,17 @@ fn passwords_are_checked() {
 }
 
 #[test]
+fn passwords_cannot_be_guessed_quickly() {
+    let site = Site::new();
+    let guess = |_: &usize| {
+        let response = site.submit("/login", "/login", &[("name", "ada"), ("password", "guess")]);
+        response.status() == 429
+    };
+    let refused = (0..40).filter(guess).count();
+    assert!((1..=10).contains(&refused), "{refused} of 40 were refused");
+}
+
+#[test]
 fn forms_without_the_token_are_refused() {
     let site = Site::new();
     site.register("ada");

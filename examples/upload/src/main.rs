@@ -13,13 +13,15 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use filoplume::extract::Multipart;
 use filoplume::prelude::*;
 use serde::Serialize;
+use uuid::Uuid;
 
 /// The longest upload, a form with all of its files. Only the disk has to hold it.
 const UPLOAD_BYTES_MAX: u64 = 8 * 1024 * 1024 * 1024;
@@ -29,6 +31,13 @@ const FILES_MAX: usize = 1000;
 
 /// The longest name that is kept, in bytes. Most file systems allow 255, with the number before it.
 const NAME_BYTES_MAX: usize = 100;
+
+/// How the name of a file ends that has not arrived completely.
+const PARTIAL: &str = ".partial";
+
+/// The age from which such a file counts as left by a crash. An upload that takes as long would end
+/// with an error.
+const INTERRUPTED_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -50,7 +59,8 @@ fn app(folder: PathBuf) -> Result<App> {
 /// The folder with the files.
 ///
 /// A file has a hidden name until it has arrived completely. Then its name consists of a number, so
-/// that no upload replaces another one, and of the client's name with only safe characters.
+/// that no upload replaces another one, and of the client's name with only safe characters. Several
+/// instances may use one folder.
 #[derive(Clone)]
 struct Uploads {
     folder: Arc<PathBuf>,
@@ -68,10 +78,27 @@ impl Uploads {
     fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder)?;
         let uploads = Self { folder: Arc::new(folder), last: Arc::default() };
+        uploads.remove_interrupted()?;
         let number = |file: &Stored| file.name.split('-').next()?.parse().ok();
         let last = uploads.list()?.iter().filter_map(number).max();
         uploads.last.store(last.unwrap_or(0), Ordering::Relaxed);
         Ok(uploads)
+    }
+
+    /// Removes what a crash has left, and no upload of another process that uses the folder.
+    fn remove_interrupted(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&*self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Another process may have completed or removed the file meanwhile.
+            let written = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = written.ok().and_then(|written| written.elapsed().ok());
+            let is_partial = name.starts_with('.') && name.ends_with(PARTIAL);
+            if is_partial && age.is_some_and(|age| age > INTERRUPTED_AFTER) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the files that have arrived completely.
@@ -99,12 +126,26 @@ impl Uploads {
         if self.list()?.len() >= FILES_MAX {
             return Err(Error::new(StatusCode::INSUFFICIENT_STORAGE, "the folder is full"));
         }
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = format!("{number}-{}", safe_name(client_name));
-        let partial = self.folder.join(format!(".{number}-partial"));
+        let partial = self.folder.join(format!(".{}{PARTIAL}", Uuid::new_v4()));
         let bytes = write(&partial)?;
-        fs::rename(&partial, self.folder.join(&name))?;
+        let named = self.name(&partial, &safe_name(client_name));
+        fs::remove_file(&partial)?;
+        let name = named?;
         Ok(Stored { name, bytes })
+    }
+
+    /// Gives a file a second name: the first number that is free, and the client's name.
+    fn name(&self, partial: &path::Path, client_name: &str) -> io::Result<String> {
+        loop {
+            let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+            let name = format!("{number}-{client_name}");
+            match fs::hard_link(partial, self.folder.join(&name)) {
+                Ok(()) => return Ok(name),
+                // Another process has used the number. A link never replaces a file.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

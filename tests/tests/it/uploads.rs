@@ -173,7 +173,7 @@ fn of_an_upload_that_is_broken_off_nothing_is_left() {
         let mut client = child.client();
         client.send(head).send(vec![0; 2 * MIB]);
         eventually("the upload has begun", || names(folder.path()).len() == 1);
-        assert!(names(folder.path())[0].ends_with("-partial"));
+        assert!(names(folder.path())[0].ends_with(".partial"));
         assert_eq!(child.client().get("/files").text(), "[]");
         drop(client);
         eventually("the incomplete file is removed", || names(folder.path()).is_empty());

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use filoplume_runtime::{Peer, Request};
 
 use crate::semantics::authority::split_port;
+#[cfg(any(feature = "sessions", feature = "websocket"))]
+use crate::semantics::origin::is_origin_of;
 
 /// The address of the client, and the scheme and host of its request.
 ///
@@ -80,6 +82,15 @@ impl ClientAddr {
     /// proxy, or from the request. The client chooses this value.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
+    }
+
+    /// Returns whether an origin is this site's. It may name the host of the request, which a proxy
+    /// may have changed, or the host that the client used according to a proxy. A page of another
+    /// site can set neither.
+    #[cfg(any(feature = "sessions", feature = "websocket"))]
+    pub(crate) fn is_own_origin(&self, origin: &str, request: &Request) -> bool {
+        let mut hosts = request.authority().into_iter().chain(self.host());
+        hosts.any(|host| is_origin_of(origin, host, self.is_https))
     }
 
     pub(super) fn set_scheme(&mut self, scheme: Option<&str>) {

@@ -1,9 +1,9 @@
 //! Runs checks on threads of their own, and keeps what they found.
 //!
 //! A check runs when a probe asks for it and its last result is too old. The probe waits for the
-//! checks that run, each until its deadline. A check that is still running then is late, and is not
-//! started again before it ends: one that hangs holds one thread, and later probes do not wait for
-//! it. Without probes nothing runs.
+//! checks that run, each until its deadline. A check that runs longer than that is late. It is not
+//! started again before it ends, so a check that never ends uses one thread, and later probes do
+//! not wait for it. Without probes nothing runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

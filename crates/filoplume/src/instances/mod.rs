@@ -20,7 +20,7 @@
 //! Messages of different senders may arrive in different orders.
 //!
 //! While Redis is away, each instance serves its own clients as before. Messages for the others are
-//! dropped, counted, and not repeated later. The threads connect again by themselves.
+//! counted and lost. The threads connect again by themselves.
 //!
 //! A process has two threads for each URL, however many channels there are. Sending only adds to a
 //! bounded queue, so that it never waits, not even for a Redis that does not answer.

@@ -81,4 +81,26 @@ mod tests {
             assert!(check_origin(bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    #[cfg(any(feature = "console", feature = "sessions", feature = "websocket"))]
+    fn an_origin_is_compared_with_the_host() {
+        for (origin, authority, expected) in [
+            ("https://a.example", "a.example", true),
+            ("https://A.example", "a.Example:443", true),
+            ("http://a.example:8080", "a.example:8080", true),
+            ("http://a.example:8080", "a.example", false),
+            ("https://a.example.evil", "a.example", false),
+            ("https://evil/a.example", "a.example", false),
+            ("null", "a.example", false),
+            ("https://", "", false),
+            ("", "", false),
+            ("file://", "", false),
+        ] {
+            assert_eq!(is_origin_of(origin, authority, false), expected, "{origin} {authority}");
+            let is_https = origin.starts_with("https:");
+            let of_https = is_origin_of(origin, authority, true);
+            assert_eq!(of_https, expected && is_https, "{origin} {authority}");
+        }
+    }
 }

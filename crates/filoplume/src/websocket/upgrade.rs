@@ -22,7 +22,6 @@ use crate::core::extract::FromRequest;
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 use crate::observe::SocketCounts;
-use crate::semantics::origin::is_origin_of;
 
 /// A request to open a WebSocket, and the settings and closures of the socket.
 ///
@@ -61,8 +60,8 @@ use crate::semantics::origin::is_origin_of;
 ///
 /// A browser opens a WebSocket to any server, and sends the cookies of that server along. The
 /// handshake is therefore refused with `403` if its `Origin` names another host than the request,
-/// or if it is `http` and the request came over HTTPS, on its connection or according to a proxy
-/// that the app [trusts](crate::App::trust_proxies).
+/// or if it is `http` and the request came over HTTPS. A proxy that the app
+/// [trusts](crate::App::trust_proxies) may say which host and scheme the browser used.
 /// Use [`AllowOrigins`](super::AllowOrigins) to accept others. Clients that are not browsers send
 /// no `Origin` and are accepted.
 #[doc(alias("on_upgrade"))]
@@ -119,10 +118,9 @@ impl Origin {
         let mut origins = request.headers().get_all("origin");
         let Some(origin) = origins.next() else { return Self::Accepted };
         let origin = String::from_utf8_lossy(origin).into_owned();
-        let host = request.authority().unwrap_or_default();
         let is_allowed = request.extensions().get::<Allowed>().is_some();
-        let is_https = context.client(request).is_https();
-        if origins.next().is_none() && (is_allowed || is_origin_of(&origin, host, is_https)) {
+        let is_own = || context.client(request).is_own_origin(&origin, request);
+        if origins.next().is_none() && (is_allowed || is_own()) {
             return Self::Accepted;
         }
         Self::Foreign(origin)
@@ -282,10 +280,11 @@ impl WebSocketUpgrade {
         self
     }
 
-    /// Sets how many [rooms](super::Room) the socket may be in. Default: 1,000. When it joins one
-    /// more, it stays out of that room and is closed with 1008. Rooms count in the server's [memory
-    /// budget](crate::ServerConfig::memory_max), of which those of all sockets fill at most a
-    /// quarter. A socket that joins one more stays out of it and is closed with 1013.
+    /// Sets how many [rooms](super::Room) the socket may be in. Default: 1,000. A socket that joins
+    /// one more is not added to it, and is closed with 1008. Rooms count in the server's [memory
+    /// budget](crate::ServerConfig::memory_max): the rooms of all sockets together use at most a
+    /// quarter of it. A socket that joins a room when this quarter is used is not added either, and
+    /// is closed with 1013.
     pub fn rooms_max(mut self, rooms: usize) -> Self {
         self.config.rooms_max = rooms;
         self

@@ -128,6 +128,23 @@ fn a_page_without_https_opens_no_socket_over_https() {
     }
 }
 
+/// A proxy often asks for another host than the browser did.
+#[test]
+fn a_trusted_proxy_says_which_host_the_page_has() {
+    for (trusted, origin, status) in [
+        (Proxies::loopback().x_forwarded_host(), "http://app.example", "101"),
+        (Proxies::loopback().x_forwarded_host(), "http://other.example", "403"),
+        (Proxies::loopback(), "http://app.example", "403"),
+        (Proxies::new().network("10.0.0.0/8").x_forwarded_host(), "http://app.example", "403"),
+    ] {
+        let app = App::new().websocket("/ws", echo).trust_proxies(trusted.clone());
+        let app = app.start("127.0.0.1:0").unwrap();
+        let fields = [("X-Forwarded-Host", "app.example"), ("Origin", origin)];
+        let (_stream, head, _) = handshake(app.local_addr(), "/ws", &fields);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{trusted:?} {origin}: {head}");
+    }
+}
+
 #[test]
 fn a_refused_origin_is_told_to_the_developer_and_a_mistake_to_no_client() {
     let app = || {

@@ -73,7 +73,8 @@ impl Worker<'_> {
                         connection = self.request(connection, head)?;
                         if !self.buffers.input.is_empty() {
                             if connection.is_writing() {
-                                // A pool thread writes each response of a route that blocks.
+                                // A pool thread has written the response already. What the
+                                // peer did not take is sent before its next request is answered.
                                 connection = self.flush(connection)?;
                             }
                             if self.has_had_its_turn(&mut turn_ends) {
