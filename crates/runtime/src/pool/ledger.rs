@@ -115,6 +115,29 @@ impl Ledger {
         self.queue_or_refuse(urgency)
     }
 
+    /// Decides again about a task whose worker could not be started, and that was accepted before
+    /// that worker was to be started. It is never refused: it returns to the head of the queue,
+    /// whose capacity is for new tasks.
+    pub(super) fn spawn_failed_for_accepted(&mut self) -> Admission {
+        self.workers -= 1;
+        if self.idle > 0 {
+            self.claim_idle(Urgency::Ordinary);
+            return Admission::Wake;
+        }
+        self.queued += 1;
+        Admission::Queue
+    }
+
+    /// Decides whether a task is returned that was queued because a worker was to be started, after
+    /// that failed. If so, it is no longer queued.
+    pub(super) fn withdraw(&mut self) -> bool {
+        let withdraws = self.queued > self.limits.queue_capacity || !self.has_returning_worker();
+        if withdraws {
+            self.queued -= 1;
+        }
+        withdraws
+    }
+
     /// Decides about a worker that has ended a task, or that was woken without a task.
     pub(super) fn finished(&mut self, urgency: Urgency) -> Next {
         self.release(urgency);

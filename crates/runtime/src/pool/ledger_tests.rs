@@ -12,6 +12,8 @@ struct Model {
     busy: [usize; 2],
     /// Threads that are being started, by urgency.
     starting: [usize; 2],
+    /// Ordinary threads among them that are being started for a task that was accepted before.
+    for_accepted: usize,
     /// Whether a thread could not be started so far. Then tasks may wait although more threads are
     /// allowed.
     has_failed: bool,
@@ -32,6 +34,11 @@ enum Event {
     Overdue,
     Started(Urgency),
     SpawnFailed(Urgency),
+    StartedForAccepted,
+    SpawnFailedForAccepted {
+        /// Whether the task that was queued in exchange still waits.
+        is_newest_queued: bool,
+    },
     Finished(Urgency),
     IdleExpired,
     Close,
@@ -47,6 +54,7 @@ impl Model {
             ledger: Ledger::new(limits),
             busy: [0; 2],
             starting: [0; 2],
+            for_accepted: 0,
             has_failed: false,
             rescuing: 0,
             has_failed_again: false,
@@ -58,11 +66,23 @@ impl Model {
         let mut events = Vec::new();
         for urgency in URGENCIES {
             events.push(Event::Admit(urgency));
-            if self.starting[urgency as usize] > 0 {
+            let is_ordinary = urgency == Urgency::Ordinary;
+            let for_accepted = if is_ordinary { self.for_accepted } else { 0 };
+            if self.starting[urgency as usize] > for_accepted {
                 events.extend([Event::Started(urgency), Event::SpawnFailed(urgency)]);
             }
             if self.busy[urgency as usize] > 0 {
                 events.push(Event::Finished(urgency));
+            }
+        }
+        if self.for_accepted > 0 {
+            events.push(Event::StartedForAccepted);
+            if self.ledger.queued > 0 {
+                events.push(Event::SpawnFailedForAccepted { is_newest_queued: true });
+            }
+            // Another worker took that task, and a new one took its place, once for each thread.
+            if self.ledger.queued < self.queued_max() {
+                events.push(Event::SpawnFailedForAccepted { is_newest_queued: false });
             }
         }
         events.push(Event::AdmitPatiently);
@@ -89,6 +109,13 @@ impl Model {
             Event::Overdue => model.overdue(),
             Event::Started(urgency) => model.started(urgency),
             Event::SpawnFailed(urgency) => model.spawn_failed(urgency),
+            Event::StartedForAccepted => {
+                model.for_accepted -= 1;
+                model.started(Urgency::Ordinary);
+            }
+            Event::SpawnFailedForAccepted { is_newest_queued } => {
+                model.spawn_failed_for_accepted(is_newest_queued);
+            }
             Event::Finished(urgency) => model.finished(urgency),
             Event::IdleExpired => model.idle_expired(),
             Event::Close => model.close(),
@@ -103,7 +130,19 @@ impl Model {
         let before = self.ledger.clone();
         let admission = self.ledger.admit(urgency, false);
         check_admission(&before, urgency, admission);
+        self.note_exchange(before.queued, urgency, admission);
         self.apply(urgency, admission);
+    }
+
+    /// Records that the thread is started for the oldest queued task, and the new one waits.
+    fn note_exchange(&mut self, queued: usize, urgency: Urgency, admission: Admission) {
+        let exchanges = queued > 0 && urgency == Urgency::Ordinary;
+        self.for_accepted += usize::from(exchanges && admission == Admission::Spawn);
+    }
+
+    /// The most tasks that wait: those that were accepted return to a queue that is full again.
+    fn queued_max(&self) -> usize {
+        self.ledger.limits.queue_capacity + self.ledger.limits.threads_max
     }
 
     fn admit_patiently(&mut self) {
@@ -122,6 +161,7 @@ impl Model {
         } else {
             check_admission(&before, Urgency::Ordinary, admission);
         }
+        self.note_exchange(queued, Urgency::Ordinary, admission);
         self.apply(Urgency::Ordinary, admission);
     }
 
@@ -135,6 +175,7 @@ impl Model {
         );
         if admission != Admission::Queue {
             assert_eq!(self.ledger.queued + 1, before.queued);
+            self.for_accepted += usize::from(admission == Admission::Spawn);
             self.apply(Urgency::Ordinary, admission);
         }
     }
@@ -153,6 +194,22 @@ impl Model {
             "a failed start is not retried"
         );
         self.apply(urgency, admission);
+        self.rescuing += usize::from(self.ledger.rescue());
+    }
+
+    fn spawn_failed_for_accepted(&mut self, is_newest_queued: bool) {
+        self.starting[Urgency::Ordinary as usize] -= 1;
+        self.for_accepted -= 1;
+        self.has_failed = true;
+        let queued = self.ledger.queued;
+        let admission = self.ledger.spawn_failed_for_accepted();
+        assert!(matches!(admission, Admission::Wake | Admission::Queue), "it was accepted");
+        self.apply(Urgency::Ordinary, admission);
+        if admission == Admission::Queue {
+            assert_eq!(self.ledger.queued, queued + 1);
+            let withdraws = is_newest_queued && self.ledger.withdraw();
+            assert_eq!(self.ledger.queued, queued + usize::from(!withdraws));
+        }
         self.rescuing += usize::from(self.ledger.rescue());
     }
 
@@ -226,7 +283,7 @@ impl Model {
         );
         assert_eq!(urgent, leading + starting_urgent);
         assert!(workers <= limits.threads_max + limits.urgent_reserve);
-        assert!(queued <= limits.queue_capacity);
+        assert!(queued <= if self.has_failed { self.queued_max() } else { limits.queue_capacity });
         assert!(
             idle == 0 || queued == 0 || self.has_waited,
             "no worker sleeps while a task waits that must not wait"
@@ -258,7 +315,13 @@ impl Model {
             model = model.after(Event::Close);
         }
         let is_progress = |event: &Event| {
-            matches!(event, Event::Started(_) | Event::RescueStarted | Event::Finished(_))
+            matches!(
+                event,
+                Event::Started(_)
+                    | Event::StartedForAccepted
+                    | Event::RescueStarted
+                    | Event::Finished(_)
+            )
         };
         while let Some(event) = model.possible_events().into_iter().find(is_progress) {
             model = model.after(event);
@@ -289,7 +352,7 @@ fn check_admission(before: &Ledger, urgency: Urgency, admission: Admission) {
         Admission::Queue => assert!(no_worker_to_be_had && workers > urgent),
         Admission::Refuse => {
             let may_not_wait = urgency == Urgency::Urgent || workers == urgent;
-            assert!(no_worker_to_be_had && (may_not_wait || queued == limits.queue_capacity));
+            assert!(no_worker_to_be_had && (may_not_wait || queued >= limits.queue_capacity));
         }
     }
 }

@@ -11,7 +11,7 @@ use super::ledger::Urgency;
 use super::metrics::{PoolMetrics, Totals};
 use super::refused::{Refused, RefusedBecause};
 use super::spawn::{Spawner, ThreadStart};
-use super::state::{Claim, Overdue, Placement, Rescue, State};
+use super::state::{Accepted, Claim, Overdue, Placement, Rescue, State};
 use super::worker::{Assignment, Cell, WorkerHandle};
 use crate::budget::throttle::Throttle;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -168,7 +168,7 @@ impl<T: Send + 'static> Shared<T> {
         urgency: Urgency,
     ) -> Result<(), Refused<T>> {
         match placement {
-            Placement::Spawn(number, task) => {
+            Placement::Spawn(number, task, accepted) => {
                 let cell = Arc::new(Cell::new(Some(Assignment {
                     task: Some(task),
                     urgency,
@@ -176,7 +176,7 @@ impl<T: Send + 'static> Shared<T> {
                 })));
                 match Self::spawn(shared, number, &cell) {
                     Ok(_) => Ok(()),
-                    Err(error) => Self::place_again(shared, &cell, urgency, error),
+                    Err(error) => Self::place_again(shared, &cell, accepted, urgency, error),
                 }
             }
             placement => shared.conclude(placement, urgency),
@@ -187,6 +187,7 @@ impl<T: Send + 'static> Shared<T> {
     fn place_again(
         shared: &Arc<Self>,
         cell: &Cell<T>,
+        accepted: Option<Accepted>,
         urgency: Urgency,
         error: io::Error,
     ) -> Result<(), Refused<T>> {
@@ -194,11 +195,8 @@ impl<T: Send + 'static> Shared<T> {
             unreachable!("a thread that was not started took no task");
         };
         let now = shared.now();
-        let (placement, rescue) = shared.with_state(|state| {
-            state.cannot_spawn = true;
-            let admission = state.ledger.spawn_failed(urgency);
-            (state.apply(admission, task, urgency, now), state.rescue())
-        });
+        let (placement, rescue) = shared
+            .with_state(|state| (state.spawn_failed(task, accepted, urgency, now), state.rescue()));
         Self::start_rescue(shared, rescue);
         shared.conclude(placement, urgency).map_err(|refused| Refused {
             task: refused.task,
