@@ -69,13 +69,15 @@ impl EventLoop {
     /// Accepts one connection, from any listener that has one. If there is none, breaks with the
     /// turn that must come first, if any.
     fn next_accepted(&mut self, now: Instant) -> ControlFlow<Option<Turn>, Accepted> {
-        while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
+        while let Some(index) = self.next_ready_listener() {
             if self.accepts_in_row >= ACCEPTS_MAX {
                 break;
             }
             self.accepts_in_row += 1;
             match self.accept_from(index) {
                 Ok(mut accepted) => {
+                    // A crowd at one address must not keep the others waiting.
+                    self.next_listener = index + 1;
                     self.handle.engine.counters.accepted.increment();
                     if self.has_place(&mut accepted) {
                         return Continue(accepted);
@@ -103,6 +105,14 @@ impl EventLoop {
             }
         }
         Break(None)
+    }
+
+    /// Returns a listener that may have a connection: the one after the last that had one, or the
+    /// next in turn.
+    fn next_ready_listener(&self) -> Option<usize> {
+        let is_ready = |&index: &usize| self.listeners[index].is_ready;
+        let (first, all) = (self.next_listener.min(self.listeners.len()), 0..self.listeners.len());
+        (first..all.end).find(is_ready).or_else(|| (0..first).find(is_ready))
     }
 
     /// Stops accepting for a while. The poller does not report the backlog again, so the loop tries

@@ -92,6 +92,8 @@ pub(crate) struct EventLoop {
     /// How many other loops were asked in a row to close a connection, without success.
     failed_room_requests: usize,
     accepts_in_row: usize,
+    /// The listener behind the one that had the last connection, or their number.
+    next_listener: usize,
     full_batches: u32,
     /// When to look again for connections to expire, while memory is short.
     pressure_check_at: Option<Instant>,
@@ -162,6 +164,7 @@ impl EventLoop {
             candidates: Candidates::default(),
             failed_room_requests: 0,
             accepts_in_row: 0,
+            next_listener: 0,
             full_batches: 0,
             pressure_check_at: None,
             is_draining: false,

@@ -44,6 +44,32 @@ fn accept(event_loop: &mut EventLoop, now: Instant) -> Option<Box<Connection>> {
     }
 }
 
+/// A loop with two listeners, and their addresses.
+fn listening_twice(config: ServerConfig) -> (EventLoop, [SocketAddr; 2]) {
+    let (mut event_loop, first) = listening(config, false);
+    let bound = bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).unwrap();
+    let second = bound.local_address().unwrap();
+    for listener in bound.listen(16, 1).unwrap() {
+        event_loop.add_listener(listener).unwrap();
+    }
+    (event_loop, [first, second])
+}
+
+#[test]
+fn a_crowd_at_one_address_does_not_keep_another_one_waiting() {
+    let (mut event_loop, [first, second]) = listening_twice(config());
+    let now = Instant::now();
+    let _crowd: Vec<_> = (0..10).map(|_| TcpStream::connect(first).unwrap()).collect();
+    let other = TcpStream::connect(second).unwrap();
+    while !event_loop.listeners.iter().all(|listener| listener.is_ready) {
+        event_loop.poll.poll(&mut event_loop.events, Some(DEADLINE)).unwrap();
+        event_loop.sort_events();
+    }
+    let peers: Vec<_> =
+        (0..3).map(|_| accept(&mut event_loop, now).unwrap().peer.clone()).collect();
+    assert!(peers.contains(&Peer::Tcp(other.local_addr().unwrap())), "{peers:?}");
+}
+
 #[test]
 fn a_connection_beyond_the_maximum_waits_until_there_is_room() {
     let (mut event_loop, address) = listening(config().connections_max(1), false);
