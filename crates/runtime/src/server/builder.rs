@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::address::{IntoAddress, resolve};
 #[cfg(unix)]
@@ -239,6 +239,7 @@ impl ServerBuilder {
             #[cfg(feature = "tls")]
             acceptors,
             state,
+            started: Condvar::new(),
         };
         Ok(Server { shared: Arc::new(shared) })
     }

@@ -10,6 +10,7 @@ mod passing;
 mod restart;
 #[cfg(unix)]
 mod signal;
+mod starting;
 #[cfg(unix)]
 mod systemd;
 #[cfg(feature = "tls")]
@@ -20,13 +21,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use self::address::IntoAddress;
 use self::builder::ServerBuilder;
 use self::incoming::Incoming;
 #[cfg(unix)]
 use self::restart::Restart;
+use self::starting::Stop;
 use crate::config::{INCOMING_CAPACITY, QUEUE_TIMEOUT, ServerConfig};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
@@ -66,6 +68,8 @@ struct Shared {
     #[cfg(feature = "tls")]
     acceptors: Vec<Arc<Acceptor>>,
     state: Mutex<State>,
+    /// Notified when the state is no longer `Starting`.
+    started: Condvar,
 }
 
 enum State {
@@ -75,6 +79,11 @@ enum State {
         bound: Vec<Bound>,
         #[cfg(unix)]
         restart: Option<Restart>,
+    },
+    /// A thread starts the engine, without the lock: that runs the program's code.
+    Starting {
+        /// How to stop as soon as the engine has started.
+        stop: Option<Stop>,
     },
     Serving {
         engine: Arc<Engine>,
@@ -274,39 +283,7 @@ impl Server {
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         match &*self.shared.state.lock() {
             State::Serving { engine, .. } => Some(Arc::clone(engine)),
-            State::Bound { .. } | State::Ended => None,
-        }
-    }
-
-    fn start(
-        &self,
-        backend: Backend,
-        requests: Option<Arc<PullQueue<IncomingRequest>>>,
-    ) -> Result<Arc<Engine>> {
-        let mut state = self.shared.state.lock();
-        match std::mem::replace(&mut *state, State::Ended) {
-            #[cfg(unix)]
-            State::Bound { config, bound, restart } => {
-                let config = choose_config(config, backend.config());
-                let engine = Engine::start(config, bound, backend, self.stopping())?;
-                if let Some(Err(source)) = restart.map(|restart| restart.complete(&engine)) {
-                    engine.shutdown(Duration::ZERO);
-                    return Err(Kind::Start { what: "as the successor of a server", source }.into());
-                }
-                *state = State::Serving { engine: Arc::clone(&engine), requests };
-                Ok(engine)
-            }
-            #[cfg(not(unix))]
-            State::Bound { config, bound } => {
-                let config = choose_config(config, backend.config());
-                let engine = Engine::start(config, bound, backend, self.stopping())?;
-                *state = State::Serving { engine: Arc::clone(&engine), requests };
-                Ok(engine)
-            }
-            other => {
-                *state = other;
-                Err(Kind::AlreadyServing.into())
-            }
+            State::Bound { .. } | State::Starting { .. } | State::Ended => None,
         }
     }
 
@@ -317,15 +294,15 @@ impl Server {
             State::Bound { config: Some(config), .. } => {
                 (config.queue_capacity, config.queue_timeout)
             }
-            State::Bound { config: None, .. } => (None, QUEUE_TIMEOUT),
+            State::Bound { config: None, .. } | State::Starting { .. } => (None, QUEUE_TIMEOUT),
             State::Ended => return Err(RecvError::Closed),
         };
         let requests = PullQueue::new(capacity.unwrap_or(INCOMING_CAPACITY), timeout);
         let requests = Arc::new(requests);
         match self.start(Backend::Program(Arc::clone(&requests)), Some(Arc::clone(&requests))) {
             Ok(_) => Ok(requests),
-            // Another thread has started the engine meanwhile.
-            Err(error) if error.is_already_serving() => match &*self.shared.state.lock() {
+            // Another thread starts the engine, or has started it.
+            Err(error) if error.is_already_serving() => match &*self.shared.await_start() {
                 State::Serving { requests: Some(requests), .. } => Ok(Arc::clone(requests)),
                 _ => Err(RecvError::Closed),
             },
@@ -342,21 +319,6 @@ impl fmt::Debug for Server {
         f.debug_struct("Server")
             .field("local_addrs", &self.shared.local_addrs)
             .finish_non_exhaustive()
-    }
-}
-
-/// Returns the builder's configuration, otherwise the service's, otherwise the default.
-fn choose_config(built: Option<Box<ServerConfig>>, own: Option<ServerConfig>) -> ServerConfig {
-    match (built, own) {
-        (Some(built), own) => {
-            if own.is_some() {
-                tracing::warn!(
-                    "the configuration of the server builder replaces that of the service"
-                );
-            }
-            *built
-        }
-        (None, own) => own.unwrap_or_default(),
     }
 }
 
@@ -386,30 +348,13 @@ impl ShutdownHandle {
     /// 3. It ends when they are finished, or when the [drain timeout](ServerConfig::drain_timeout)
     ///    has passed.
     pub fn shutdown(&self) {
-        if let Some(engine) = self.engine() {
-            engine.stop();
-        }
+        self.server.stop(Stop::Gracefully);
     }
 
     /// As [`shutdown`](Self::shutdown), with the given drain timeout and without a lame-duck time.
     /// A further call can only shorten the time.
     pub fn shutdown_within(&self, timeout: Duration) {
-        if let Some(engine) = self.engine() {
-            engine.shutdown(timeout);
-        }
-    }
-
-    /// Returns the engine. If the server does not serve, ends it instead.
-    fn engine(&self) -> Option<Arc<Engine>> {
-        let mut state = self.server.shared.state.lock();
-        if let State::Serving { engine, .. } = &*state {
-            return Some(Arc::clone(engine));
-        }
-        *state = State::Ended;
-        // The callbacks run here. They may use the server.
-        drop(state);
-        self.server.shared.stopping.tell();
-        None
+        self.server.stop(Stop::Within(timeout));
     }
 }
 
@@ -429,6 +374,51 @@ mod tests {
             assert!(server.metrics().is_some());
         }
         server.shutdown_handle().shutdown();
+    }
+
+    /// A service that uses its server while that starts.
+    struct UsesServer(Server, fn(&Server));
+
+    impl Service for UsesServer {
+        fn started(&self, _: &crate::Monitor) {
+            let Self(server, act) = self;
+            act(server);
+        }
+
+        fn call(&self, _: crate::Request) -> crate::Response {
+            crate::Response::from("called")
+        }
+    }
+
+    #[test]
+    fn a_service_may_use_its_server_while_that_starts() {
+        let acts: [(fn(&Server), bool); 3] = [
+            (|server| assert!(server.metrics().is_none()), true),
+            (|server| assert!(server.spawn(|_: crate::Request| "").is_err()), true),
+            (|server| server.shutdown_handle().shutdown_within(Duration::ZERO), false),
+        ];
+        for (act, goes_on) in acts {
+            let server = Server::bind("127.0.0.1:0").unwrap();
+            let (tell, told) = crossbeam_channel::bounded(1);
+            let (starts, used) = (server.clone(), server.clone());
+            std::thread::spawn(move || tell.send(starts.spawn(UsesServer(used, act)).is_ok()));
+            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+            if goes_on {
+                assert!(!server.stopping().is_stopping());
+                server.shutdown_handle().shutdown();
+            }
+            server.wait();
+            assert!(server.stopping().is_stopping());
+        }
+    }
+
+    #[test]
+    fn a_server_whose_service_panics_at_its_start_has_ended() {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        let (starts, used) = (server.clone(), server.clone());
+        let panics = UsesServer(used, |_| panic!("on purpose"));
+        assert!(std::thread::spawn(move || _ = starts.spawn(panics)).join().is_err());
+        assert_eq!(server.try_recv().unwrap_err(), RecvError::Closed);
     }
 
     #[test]
