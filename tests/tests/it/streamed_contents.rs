@@ -4,9 +4,10 @@
 
 use std::io::{ErrorKind, Read};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
-use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
+use filoplume_runtime::{Body, Plan, Request, Response, ServerConfig, Service, pushed};
 use filoplume_tests::{DEADLINE, TestServer, chunked, eventually, pattern, reset, site};
 
 #[test]
@@ -154,7 +155,7 @@ fn a_body_may_be_the_response_while_it_is_read() {
         let head = format!("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n");
         let mut sender = client.tcp().try_clone().unwrap();
         let sent = content.clone();
-        let sends = std::thread::spawn(move || {
+        let sends = thread::spawn(move || {
             std::io::Write::write_all(&mut sender, head.as_bytes()).unwrap();
             std::io::Write::write_all(&mut sender, &sent).unwrap();
         });
@@ -260,4 +261,49 @@ fn a_streamed_content_that_does_not_arrive_is_not_an_error_of_the_program() {
         "{response:?}"
     );
     assert_eq!(statuses.recv_timeout(DEADLINE).unwrap(), 408);
+}
+
+/// The system reports a socket until its last handle is closed, and the next connection gets the
+/// place of one that has ended.
+#[test]
+fn a_content_that_is_read_elsewhere_does_not_disturb_the_next_connection() {
+    struct Elsewhere {
+        bodies: mpsc::Sender<Body>,
+        senders: mpsc::Sender<pushed::Sender>,
+    }
+    impl Service for Elsewhere {
+        fn plan(&self, _: &mut Request) -> Plan {
+            Plan::new().streamed()
+        }
+        fn call(&self, request: Request) -> Response {
+            if request.path() != "/stream" {
+                self.bodies.send(request.into_body()).unwrap();
+                return Response::from("taken");
+            }
+            let (sender, body) = pushed::channel();
+            self.senders.send(sender).unwrap();
+            let mut response = Response::default();
+            response.set_pushed(body);
+            response
+        }
+    }
+    let (bodies, body) = mpsc::channel();
+    let (senders, sender) = mpsc::channel();
+    let config = ServerConfig::default().event_loops(1).linger_timeout(Duration::from_millis(50));
+    let server = TestServer::with(config, Elsewhere { bodies, senders });
+    let mut uploads = server.client();
+    uploads.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\nbegin");
+    assert_eq!(uploads.response().text(), "taken");
+    let _elsewhere = body.recv_timeout(DEADLINE).unwrap();
+    // Bytes that nobody reads keep the connection lingering, until its time is over.
+    eventually("the lingering connection is closed", || server.metrics().connections == 0);
+    let mut follows = server.client();
+    follows.send("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    follows.read_head_only().unwrap();
+    let sender = sender.recv_timeout(DEADLINE).unwrap();
+    // Its end must not look like the end of the other client.
+    drop(uploads);
+    thread::sleep(Duration::from_millis(200));
+    sender.send("still here").unwrap();
+    assert_eq!(follows.read_exactly(15), b"a\r\nstill here\r\n");
 }

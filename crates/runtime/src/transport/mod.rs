@@ -58,6 +58,8 @@ pub(crate) struct Transport {
     socket: Socket,
     #[cfg(feature = "tls")]
     session: Option<session::Session>,
+    /// Whether another handle of the socket may be open.
+    is_shared: bool,
     /// Whether dropping the socket resets the connection, so that the peer does not take the end of
     /// the connection for the end of a content.
     resets: bool,
@@ -87,6 +89,7 @@ impl Transport {
             socket,
             #[cfg(feature = "tls")]
             session: None,
+            is_shared: false,
             resets: false,
             #[cfg(all(test, target_os = "linux"))]
             faults: None,
@@ -322,10 +325,16 @@ impl Transport {
 
     /// Prepares the transport for a second handle. A session is shared from now on.
     pub(crate) fn share(&mut self) {
+        self.is_shared = true;
         #[cfg(feature = "tls")]
         {
             self.session = self.session.take().map(session::Session::share);
         }
+    }
+
+    /// Returns whether another handle of the socket may be open.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Opens a second handle, for a thread that reads while another one writes, after

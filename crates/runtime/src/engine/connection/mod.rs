@@ -253,6 +253,16 @@ impl Connection {
         self.mode = after;
         Ok(())
     }
+
+    /// Drops the connection. A poller reports a socket until its last handle is closed, so the
+    /// events of a content that is still read elsewhere would reach the next connection with this
+    /// token.
+    pub(crate) fn close(mut self: Box<Self>) {
+        if self.transport.is_shared() {
+            // If this fails, it is not registered.
+            let _ = self.unwatch();
+        }
+    }
 }
 
 impl fmt::Debug for Connection {

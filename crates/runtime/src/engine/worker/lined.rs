@@ -136,7 +136,7 @@ fn submit(engine: &Arc<Engine>, what: Lined, connection: Box<Connection>) {
 fn close(connection: Box<Connection>) {
     let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
     // The program's code may be dropped with it.
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(connection)));
+    let dropped = catch_unwind(AssertUnwindSafe(|| connection.close()));
     loop_handle.send(Message::Closed(token));
     if dropped.is_err() {
         loop_handle.engine.note_panic("the drop of a connection panicked");

@@ -386,7 +386,7 @@ impl Worker<'_> {
                 let loop_handle = Arc::clone(connection.loop_handle());
                 let token = connection.token();
                 // The program's code may be dropped with it, such as the reader of a body.
-                let dropped = catch_unwind(AssertUnwindSafe(|| drop(connection)));
+                let dropped = catch_unwind(AssertUnwindSafe(|| connection.close()));
                 self.release(&loop_handle, token);
                 if dropped.is_err() {
                     self.engine.note_panic("the drop of a connection panicked");
