@@ -392,12 +392,11 @@ mod tests {
 
     #[test]
     fn a_service_may_use_its_server_while_that_starts() {
-        let acts: [(fn(&Server), bool); 3] = [
-            (|server| assert!(server.metrics().is_none()), true),
-            (|server| assert!(server.spawn(|_: crate::Request| "").is_err()), true),
-            (|server| server.shutdown_handle().shutdown_within(Duration::ZERO), false),
-        ];
-        for (act, goes_on) in acts {
+        type Act = fn(&Server);
+        let observes: Act = |server| assert!(server.metrics().is_none());
+        let serves: Act = |server| assert!(server.spawn(|_: crate::Request| "").is_err());
+        let stops: Act = |server| server.shutdown_handle().shutdown_within(Duration::ZERO);
+        for (act, goes_on) in [(observes, true), (serves, true), (stops, false)] {
             let server = Server::bind("127.0.0.1:0").unwrap();
             let (tell, told) = crossbeam_channel::bounded(1);
             let (starts, used) = (server.clone(), server.clone());

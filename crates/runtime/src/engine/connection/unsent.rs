@@ -24,6 +24,8 @@ pub(crate) struct Unsent {
     /// Their share of the memory budget. It is given back when all parts are written. Shared bytes,
     /// such as a file in memory, are not counted, because they are in memory anyway.
     charge: Charge,
+    /// How many bytes of the charge the transport had taken and not sent.
+    of_transport: usize,
     /// What the guest keeps in memory for the rest of the response. The guest charges it.
     of_guest: usize,
 }
@@ -69,12 +71,17 @@ impl Unsent {
             if left == 0 {
                 return Ok(Flushed::Paused);
             }
-            match transport.write(part.get(..left).unwrap_or(part)) {
+            // The transport may take bytes that it does not send yet. What the peer has made room
+            // for is progress, even if the transport takes nothing.
+            let before = transport.unsent();
+            let result = transport.write(part.get(..left).unwrap_or(part));
+            let written = result.as_ref().copied().unwrap_or(0);
+            self.pace.advance((before + written).saturating_sub(transport.unsent()), now);
+            match result {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     left -= written;
                     buffers.moved.written += written as u64;
-                    self.pace.advance(written, now);
                     part.advance(written);
                     if part.is_empty() {
                         self.parts.pop_front();
@@ -84,11 +91,10 @@ impl Unsent {
                 Err(error) => return Err(error),
             }
         }
-        // The transport may have taken bytes that it has not sent yet.
         let before = transport.unsent();
         if before > 0 {
             let is_left = transport.settle()?;
-            self.pace.advance(before - transport.unsent().min(before), now);
+            self.pace.advance(before.saturating_sub(transport.unsent()), now);
             if is_left {
                 return Ok(Flushed::Some);
             }
@@ -270,14 +276,18 @@ impl Connection {
             let pace =
                 Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
             let (parts, charge) = (VecDeque::new(), Charge::default());
-            Box::new(Unsent { parts, pace, charge, of_guest })
+            Box::new(Unsent { parts, pace, charge, of_transport: 0, of_guest })
         });
         let of_head = written.min(buffers.output.len());
         let head = Bytes::copy_from_slice(&buffers.output[of_head..]);
         buffers.output.clear();
         let is_own = content.is_unique();
         let content = content.slice((written - of_head)..);
-        let own = head.len() + if is_own { content.len() } else { 0 } + self.transport.unsent();
+        // What the transport keeps may be charged already.
+        let of_transport = self.transport.unsent().max(unsent.of_transport);
+        let more_of_transport = of_transport - unsent.of_transport;
+        unsent.of_transport = of_transport;
+        let own = head.len() + if is_own { content.len() } else { 0 } + more_of_transport;
         unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
         unsent.charge.add(account, own);
         unsent.of_guest = of_guest;

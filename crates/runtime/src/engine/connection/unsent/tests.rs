@@ -179,6 +179,8 @@ fn what_a_session_has_taken_is_unsent_until_the_socket_has_taken_it() {
     let unsent = connection.transport.unsent();
     assert!(connection.is_writing() && unsent > 0);
     assert_eq!(engine.memory.used() - before, unsent, "the session keeps it");
+    assert_eq!(send(&mut connection, b"more", b"", &engine).unwrap(), Flushed::Some);
+    assert_eq!(engine.memory.used() - before, unsent + 4, "what it keeps is charged once");
     let deadline = connection.unsent.as_ref().unwrap().deadline();
     let mut received = Vec::new();
     loop {
@@ -193,7 +195,36 @@ fn what_a_session_has_taken_is_unsent_until_the_socket_has_taken_it() {
     assert!(!connection.is_writing());
     assert_eq!((connection.transport.unsent(), engine.memory.used()), (0, before));
     received.extend(read_after(0, &mut peer));
-    assert_eq!(client.open(&received).0, [&b"head"[..], &[7; 60_000]].concat());
+    assert_eq!(client.open(&received).0, [&b"head"[..], &[7; 60_000], b"more"].concat());
+}
+
+/// A peer takes a little of what the session keeps, and the session itself takes nothing new.
+#[cfg(feature = "tls-dev")]
+#[test]
+fn what_a_peer_takes_of_a_full_session_is_progress() {
+    use std::io::Read as _;
+
+    use crate::engine::connection::tests::over;
+    use crate::transport::tests::client::{connect, session};
+
+    let engine = server();
+    let (socket, mut peer) = UnixStream::pair().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket2::SockRef::from(&socket).set_send_buffer_size(1).unwrap();
+    let mut transport = Transport::unix(mio::net::UnixStream::from_std(socket));
+    transport.secure(session(connect(&rustls::version::TLS13).0));
+    let mut connection = over(&engine, transport, Peer::Unix);
+    assert_eq!(send(&mut connection, b"", &[7; 300_000], &engine).unwrap(), Flushed::Some);
+    let deadline = |connection: &Connection| connection.unsent.as_ref().unwrap().deadline();
+    for _ in 0..20 {
+        let (unsent, before) = (connection.transport.unsent(), deadline(&connection));
+        let mut taken = [0; 1024];
+        peer.read_exact(&mut taken).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert_eq!(send(&mut connection, b"", b"", &engine).unwrap(), Flushed::Some);
+        let has_sent = connection.transport.unsent() < unsent;
+        assert!(!has_sent || deadline(&connection) > before, "the peer has taken some");
+    }
 }
 
 #[cfg(feature = "tls-dev")]

@@ -65,8 +65,7 @@ fn a_crowd_at_one_address_does_not_keep_another_one_waiting() {
         event_loop.poll.poll(&mut event_loop.events, Some(DEADLINE)).unwrap();
         event_loop.sort_events();
     }
-    let peers: Vec<_> =
-        (0..3).map(|_| accept(&mut event_loop, now).unwrap().peer.clone()).collect();
+    let peers: Vec<_> = (0..3).map(|_| accept(&mut event_loop, now).unwrap().peer).collect();
     assert!(peers.contains(&Peer::Tcp(other.local_addr().unwrap())), "{peers:?}");
 }
 
