@@ -11,6 +11,7 @@ use crate::execution::key::ExecutionKey;
 use crate::execution::looks::{Candidate, Looks, OLD, OLD_IF_UNKNOWN, Share};
 use crate::execution::policy::{CallTimes, OnLoop};
 use crate::execution::probe;
+use crate::execution::routes::Left;
 
 impl Engine {
     /// Records the times of a call that was measured.
@@ -35,17 +36,18 @@ impl Engine {
         on_loop: &mut OnLoop,
         thread: u32,
         held: Duration,
-    ) {
+    ) -> Option<Left> {
         let is_first = self.routes.computes(key).is_none();
         let is_at_work = probe::is_at_work(thread) == Some(true);
-        let leaves = self.routes.caught(key, on_loop, held);
-        if leaves {
+        let left = self.routes.caught(key, on_loop, held);
+        if left.is_some() {
             self.counters.routes_learned.increment();
         }
-        if (is_first || leaves) && is_at_work {
+        if (is_first || left.is_some()) && is_at_work {
             self.routes.set_ready(key, Share::ALL);
             self.seats.presume_computing(key);
         }
+        left
     }
 
     /// Looks at some of the calls that run on the pool. Called by the watchdog only. Returns

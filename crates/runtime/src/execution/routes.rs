@@ -81,6 +81,21 @@ enum Name {
     Path(Box<str>),
 }
 
+/// A route whose calls run on the pool from now on.
+#[derive(Debug)]
+pub(crate) struct Left {
+    route: Option<Name>,
+    why: Why,
+}
+
+impl Left {
+    /// Logs it. The program's code runs, which may block: no loop may wait for it without a leader.
+    pub(crate) fn tell(self) {
+        let Self { route, why } = self;
+        tracing::debug!(?route, ?why, "a route holds the event loops: its calls run on the pool");
+    }
+}
+
 impl Routes {
     pub(crate) fn new() -> Self {
         Self {
@@ -186,18 +201,23 @@ impl Routes {
                 Some(waited) if waited * 2 > held => Why::Waited(waited),
                 _ => Why::Computed(held),
             };
-            return self.leave(key, held, why).then_some(Place::Pool);
+            return self.leave(key, held, why).map(Left::tell).map(|()| Place::Pool);
         }
         None
     }
 
-    /// Records that the watchdog has taken a loop from a call of this route. Returns whether the
-    /// route leaves the loops because of that.
-    pub(crate) fn caught(&self, key: ExecutionKey, on_loop: &mut OnLoop, held: Duration) -> bool {
+    /// Records that the watchdog has taken a loop from a call of this route. Returns what to tell if
+    /// the route leaves the loops because of that.
+    pub(crate) fn caught(
+        &self,
+        key: ExecutionKey,
+        on_loop: &mut OnLoop,
+        held: Duration,
+    ) -> Option<Left> {
         // A route on the pool ran here because the loop was idle. One catch is enough for it.
         let is_known = self.others_max[key.index()].load(Ordering::Relaxed) < NEVER_CALLED;
         if !on_loop.caught(held, self.price()) && !is_known {
-            return false;
+            return None;
         }
         on_loop.start_over();
         self.leave(key, held, Why::Caught)
@@ -205,7 +225,7 @@ impl Routes {
 
     /// Records that a call of this route ran for too long on a loop, and that the watchdog found no
     /// thread to take over the loop.
-    pub(crate) fn stuck(&self, key: ExecutionKey, held: Duration) -> bool {
+    pub(crate) fn stuck(&self, key: ExecutionKey, held: Duration) -> Option<Left> {
         self.leave(key, held, Why::Caught)
     }
 
@@ -304,7 +324,7 @@ impl Routes {
         self.entries[key.index()].ready.store(share.0, Ordering::Relaxed);
     }
 
-    fn leave(&self, key: ExecutionKey, held: Duration, why: Why) -> bool {
+    fn leave(&self, key: ExecutionKey, held: Duration, why: Why) -> Option<Left> {
         let entry = &self.entries[key.index()];
         let calls_on_loops = entry.on_loops.calls.load(Ordering::Relaxed);
         let mut known = entry.known.lock();
@@ -316,17 +336,10 @@ impl Routes {
             known.changes(why);
         }
         let others_max = known.policy.others_max(self.price());
-        let name = known.name.clone().filter(|_| is_new);
+        let left = is_new.then(|| Left { route: known.name.clone(), why });
         drop(known);
         self.publish(key, others_max);
-        if is_new {
-            tracing::debug!(
-                route = ?name,
-                ?why,
-                "a route holds the event loops: its calls run on the pool"
-            );
-        }
-        is_new
+        left
     }
 
     fn publish(&self, key: ExecutionKey, others_max: u32) {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 use socket2::{SockRef, Socket};
 
@@ -99,40 +100,53 @@ impl Restart {
     /// Takes over from the running server, if there is one, and waits for the next process.
     /// `engine` serves already.
     pub(super) fn complete(self, engine: &Arc<Engine>) -> io::Result<()> {
-        let control = match self.predecessor {
-            Some(Predecessor { mut stream, control }) => {
-                stream.write_all(&READY)?;
-                expect(&mut stream, YOURS).map_err(no_answer)?;
-                tracing::info!("took over from the running server");
-                // The old process may have long requests to finish.
-                stream.set_read_timeout(None)?;
-                let engine = Arc::clone(engine);
-                engine.begin_receiving();
-                spawn(&engine.config.thread_name.clone(), "takeover", move || {
-                    receive_connections(&engine, stream);
-                    engine.end_receiving();
-                })?;
-                UnixListener::from(control)
+        let (control, predecessor) = match self.predecessor {
+            Some(Predecessor { stream, control }) => (UnixListener::from(control), Some(stream)),
+            None => {
+                let bound = bind_control(&self.path);
+                (bound.map_err(|error| at_path(&self.path, &error))?, None)
             }
-            None => bind_control(&self.path).map_err(|error| at_path(&self.path, &error))?,
         };
         // The non-blocking mode belongs to the socket: if the old process had set it, it would
         // apply here too.
         control.set_nonblocking(false)?;
-        let path = UnixPath::new(self.path);
         let wakes = control.try_clone()?;
-        let engine = Arc::clone(engine);
-        let offer = Arc::new(Offer::default());
-        let stops = Arc::clone(&offer);
+        // The threads are started before the old process gives anything up. They wait for what they
+        // need, and end if that never comes.
+        let name = engine.config.thread_name.clone();
+        let (offer, offers) = bounded::<(Arc<Offer>, UnixPath)>(1);
+        let waits = Arc::clone(engine);
+        spawn(&name, "control", move || {
+            if let Ok((offer, path)) = offers.recv() {
+                wait_for_successor(&waits, &control, path, &offer);
+            }
+        })?;
+        if let Some(mut stream) = predecessor {
+            let (receive, receives) = bounded(1);
+            let receiver = Arc::clone(engine);
+            spawn(&name, "takeover", move || {
+                if let Ok(stream) = receives.recv() {
+                    receive_connections(&receiver, stream);
+                    receiver.end_receiving();
+                }
+            })?;
+            stream.write_all(&READY)?;
+            expect(&mut stream, YOURS).map_err(no_answer)?;
+            tracing::info!("took over from the running server");
+            // The old process may have long requests to finish.
+            stream.set_read_timeout(None)?;
+            engine.begin_receiving();
+            let _ = receive.send(stream);
+        }
+        let stops = Arc::new(Offer::default());
+        let _ = offer.send((Arc::clone(&stops), UnixPath::new(self.path)));
         engine.on_begin_to_stop(move || {
             // Wakes the thread that accepts.
             if stops.end() {
                 let _ = SockRef::from(&wakes).shutdown(std::net::Shutdown::Both);
             }
         });
-        spawn(&engine.config.thread_name.clone(), "control", move || {
-            wait_for_successor(&engine, &control, path, &offer);
-        })
+        Ok(())
     }
 }
 
@@ -300,7 +314,7 @@ fn reserve_descriptors(stream: &UnixStream, connections: usize) {
 /// Sends connections to the new process until all are sent or closed.
 fn give_connections(engine: &Engine, stream: &UnixStream) {
     tracing::info!(phase = "draining", "a new process has taken over: handing connections over");
-    let (flushed, is_flushed) = crossbeam_channel::bounded(0);
+    let (flushed, is_flushed) = bounded(0);
     let (mut sent, mut lost) = (0_u64, 0_u64);
     for connection in engine.begin_handover(is_flushed) {
         // After an error a part of a message may have been sent, so nothing may follow it.

@@ -160,8 +160,9 @@ impl LoopHandle {
         // How long the call has been running is not known. The watchdog would take its loop within
         // this time.
         let held = 2 * PERIOD_AFTER_WAIT;
-        if self.engine.routes.caught(key, event_loop.route_mut(key), held) {
+        if let Some(left) = self.engine.routes.caught(key, event_loop.route_mut(key), held) {
             self.engine.counters.routes_learned.increment();
+            left.tell();
         }
     }
 
@@ -295,8 +296,11 @@ impl Watched for LoopHandle {
             self.note_kept(turn, held);
             // The route must leave the loops anyway: its next call would block another loop.
             let key = self.running().key;
-            if self.slot.turn() == turn && self.engine.routes.stuck(key, held) {
+            drop(spare);
+            let is_current = self.slot.turn() == turn;
+            if let Some(left) = is_current.then(|| self.engine.routes.stuck(key, held)).flatten() {
                 self.engine.counters.routes_learned.increment();
+                left.tell();
             }
             return true;
         };
@@ -314,15 +318,19 @@ impl Watched for LoopHandle {
         let now = Instant::now();
         let since = if is_caught { now.checked_sub(held).unwrap_or(now) } else { now };
         self.note_lost(taken_turn, since);
-        if is_caught {
-            let key = self.running().key;
-            tracing::debug!(
-                key = key.index(),
-                "a handler did not return in time: its loop changes hands"
-            );
-            self.engine.caught(key, event_loop.route_mut(key), self.leader(), held);
-        }
+        let key = self.running().key;
+        let left = is_caught
+            .then(|| self.engine.caught(key, event_loop.route_mut(key), self.leader(), held))
+            .flatten();
         leader.run(Task::Lead(event_loop));
+        // Only now: what logs may block, such as the handler that was caught.
+        if is_caught {
+            let key = key.index();
+            tracing::debug!(key, "a handler did not return in time: its loop changes hands");
+        }
+        if let Some(left) = left {
+            left.tell();
+        }
         is_caught
     }
 }

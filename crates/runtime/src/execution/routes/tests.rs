@@ -20,8 +20,8 @@ fn sampled(waited: u64, ran: u64) -> CallTimes {
 /// Returns a route that has left the loops because a call ran for too long.
 fn on_the_pool() -> (Routes, ExecutionKey) {
     let (routes, key) = (Routes::new(), ExecutionKey::numbered(KEY));
-    assert!(routes.stuck(key, Duration::from_millis(5)));
-    assert!(!routes.stuck(key, Duration::from_millis(5)), "the route has left");
+    assert!(routes.stuck(key, Duration::from_millis(5)).is_some());
+    assert!(routes.stuck(key, Duration::from_millis(5)).is_none(), "the route has left");
     (routes, key)
 }
 
@@ -83,7 +83,7 @@ fn without_thread_clocks_only_catches_and_long_calls_teach() {
     }
     assert!(!routes.may_block(Route::learned(key)));
     let caught = |on_loop: &mut OnLoop| routes.caught(key, on_loop, Duration::from_millis(5));
-    assert!((0..3).any(|_| caught(&mut on_loop)), "the watchdog still teaches");
+    assert!((0..3).any(|_| caught(&mut on_loop).is_some()), "the watchdog still teaches");
     assert!(routes.may_block(Route::learned(key)));
     // On the pool, calls of more than a millisecond show that the route should stay there, as soon
     // as one of them was a sample.
@@ -196,7 +196,11 @@ fn a_loop_that_loses_too_much_makes_the_route_leave_with_a_reason() {
 #[test]
 fn quick_samples_on_an_idle_loop_bring_a_route_back() {
     let (routes, key) = (Routes::new(), ExecutionKey::numbered(KEY));
-    assert!(routes.leave(key, Duration::from_micros(100), Why::Waited(Duration::from_micros(100))));
+    assert!(
+        routes
+            .leave(key, Duration::from_micros(100), Why::Waited(Duration::from_micros(100)))
+            .is_some()
+    );
     let mut on_loop = OnLoop::default();
     let mut after_sample = |_| {
         on_loop.begin();
@@ -214,14 +218,17 @@ fn a_route_leaves_at_its_second_catch_or_at_once_if_it_was_on_the_pool() {
     let (routes, key) = (Routes::new(), ExecutionKey::numbered(KEY));
     let mut on_loop = OnLoop::default();
     let held = Duration::from_micros(600);
-    assert!(!routes.caught(key, &mut on_loop, held));
-    assert!(routes.caught(key, &mut on_loop, held));
+    assert!(routes.caught(key, &mut on_loop, held).is_none());
+    assert!(routes.caught(key, &mut on_loop, held).is_some());
     // The route does not run on idle loops any more.
     assert!(!routes.runs_here(Route::learned(key), None, no_others));
     let (routes, key) = (Routes::new(), ExecutionKey::numbered(KEY));
     routes.leave(key, Duration::from_micros(100), Why::Waited(Duration::from_micros(100)));
     assert!(routes.runs_here(Route::learned(key), None, no_others));
-    assert!(!routes.caught(key, &mut OnLoop::default(), held), "the route has already left");
+    assert!(
+        routes.caught(key, &mut OnLoop::default(), held).is_none(),
+        "the route has already left"
+    );
     assert!(!routes.runs_here(Route::learned(key), None, no_others));
 }
 

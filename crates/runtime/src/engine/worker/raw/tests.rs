@@ -179,7 +179,7 @@ fn a_call_that_does_not_block_stays_on_its_loop_although_others_of_its_route_blo
     run.connection = Some(connection);
     let event_loop = run.event_loop.as_mut().unwrap();
     let held = std::time::Duration::from_secs(1);
-    assert!(engine.routes.caught(route.key, event_loop.route_mut(route.key), held));
+    assert!(engine.routes.caught(route.key, event_loop.route_mut(route.key), held).is_some());
     run.call(Event::Notified, b"", true, |worker, flow| {
         assert!(!worker.runs_here(route, None));
         assert!(matches!(flow, Continue(_)), "{flow:?}");
