@@ -206,8 +206,8 @@ impl Routes {
         None
     }
 
-    /// Records that the watchdog has taken a loop from a call of this route. Returns what to tell if
-    /// the route leaves the loops because of that.
+    /// Records that the watchdog has taken a loop from a call of this route. Returns what to tell
+    /// if the route leaves the loops because of that.
     pub(crate) fn caught(
         &self,
         key: ExecutionKey,
