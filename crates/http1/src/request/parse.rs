@@ -138,7 +138,7 @@ fn parse_with_index<const N: usize>(
     let used = match request.parse_with_uninit_headers(window, index) {
         Ok(Status::Complete(used)) => used,
         Ok(Status::Partial) => return incomplete(window, limits),
-        Err(httparse::Error::Version) => return wrong_version(window),
+        Err(httparse::Error::Version) => return wrong_version(window, limits),
         Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
             return parse_many_fields(window, empty_line_len, limits);
         }
@@ -214,7 +214,10 @@ fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usi
 /// Distinguishes an unsupported version from a malformed one. httparse stops at the first wrong
 /// byte, which may be too early to decide.
 #[cold]
-fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseError> {
+fn wrong_version(
+    window: &[u8],
+    limits: &Limits,
+) -> Result<Option<(RequestHead, usize)>, ParseError> {
     let text = window.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
     let text = text.get(..8).unwrap_or(text);
     let is_well_formed_so_far =
@@ -224,7 +227,7 @@ fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseErr
         });
     match (is_well_formed_so_far, text.len()) {
         (true, 8) => Err(ParseError::VersionUnsupported),
-        (true, _) => Ok(None),
+        (true, _) => incomplete(window, limits),
         (false, _) => Err(ParseError::VersionInvalid),
     }
 }
@@ -235,6 +238,19 @@ mod tests {
 
     fn read(input: &str) -> (RequestHead, usize) {
         parse_general(input.as_bytes(), 0, &Limits::default()).unwrap().unwrap()
+    }
+
+    /// The end of the window may lie anywhere in the version.
+    #[test]
+    fn a_head_without_an_end_is_refused_at_the_limit_wherever_that_lies() {
+        let limits = Limits::default();
+        for end in [" HTTP/2.0\r\n", " HTTP/1.1\r\n", " HTTP/0.9\r\n", "\r\n"] {
+            for target in limits.head_bytes_max - 40..limits.head_bytes_max {
+                let mut head = format!("GET /{}{end}", "a".repeat(target)).into_bytes();
+                head.resize(limits.head_bytes_max * 2, b'b');
+                assert!(parse_if_not_plain(&head, &limits).is_err(), "{target} {end:?}");
+            }
+        }
     }
 
     /// Tests the comparison of the two parsers, because all other tests of plain heads depend on
