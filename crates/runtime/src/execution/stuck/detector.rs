@@ -189,7 +189,7 @@ impl<'a> Detector<'a> {
             u32::try_from(passed.as_nanos() / REPORT_INTERVAL.as_nanos()).unwrap_or(u32::MAX);
         if more > 0 {
             self.budget = self.budget.saturating_add(more).min(REPORTS_MAX);
-            self.budget_since = now;
+            self.budget_since += REPORT_INTERVAL * more;
         }
     }
 
@@ -197,7 +197,7 @@ impl<'a> Detector<'a> {
     fn report(&mut self, history: &History, reporter: &dyn Reporter, late: Vec<Late>) {
         let mut late = late.into_iter();
         if self.budget == 0 {
-            self.unreported += late.map(|late| u64::from(self.count(&late.call))).sum::<u64>();
+            self.unreported += late.map(|late| u64::from(self.count(history, &late))).sum::<u64>();
             return;
         }
         let Some((mut stuck, id, first)) = late.find_map(|late| {
@@ -206,7 +206,7 @@ impl<'a> Detector<'a> {
         }) else {
             return;
         };
-        stuck.alike = late.filter(|late| self.count(&late.call)).count();
+        stuck.alike = late.filter(|late| self.count(history, late)).count();
         stuck.unreported = std::mem::take(&mut self.unreported);
         self.budget -= 1;
         self.reports += 1;
@@ -268,8 +268,9 @@ impl<'a> Detector<'a> {
     }
 
     /// Marks a call as counted. Returns whether it is still running.
-    fn count(&self, call: &LateCall) -> bool {
-        match call {
+    fn count(&self, history: &History, late: &Late) -> bool {
+        history.counted(late.route.key, late.bound_ns);
+        match &late.call {
             LateCall::OnPool(slot, seen) => slot.count(*seen),
             LateCall::OnLoop(of, _) => self.set_lost(*of, LostState::Counted),
         }

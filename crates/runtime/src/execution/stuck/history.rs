@@ -29,6 +29,9 @@ struct Entry {
     longest_ns: AtomicU64,
     /// Calls on the pool that have ended. Not counted further than [`CALLS_KNOWN`].
     ended: AtomicU32,
+    /// The time from which the last call was late that was counted in the report of another one.
+    /// Many such calls may end after the same incident: each on its own would move the bound.
+    counted_bound_ns: AtomicU64,
 }
 
 impl History {
@@ -61,6 +64,17 @@ impl History {
     pub(super) fn ended_late(&self, key: ExecutionKey, took_ns: u64, bound_ns: u64) {
         let most = bound_ns.saturating_mul(2).div_ceil(TIMES_LONGEST);
         self.ended(key, took_ns.min(most));
+    }
+
+    /// Records that a call is late from this time on, which is counted and not reported.
+    pub(super) fn counted(&self, key: ExecutionKey, bound_ns: u64) {
+        self.entries[key.index()].counted_bound_ns.store(bound_ns, Ordering::Relaxed);
+    }
+
+    /// As [`ended_late`](Self::ended_late), for a call that was counted.
+    pub(super) fn ended_counted(&self, key: ExecutionKey, took_ns: u64) {
+        let bound_ns = self.entries[key.index()].counted_bound_ns.load(Ordering::Relaxed);
+        self.ended_late(key, took_ns, bound_ns);
     }
 
     /// Returns the time from which a call of the route is late. `calls` are the calls of the route
@@ -133,5 +147,15 @@ mod tests {
         }
         // A route that takes 20 s from now on is reported five times.
         assert_eq!(bounds, [1, 2, 4, 8, 16, 32, 32]);
+    }
+
+    #[test]
+    fn calls_that_hung_together_move_the_bound_as_one() {
+        let (history, key) = history(&[SECOND / 10; 16]);
+        history.counted(key, history.bound_ns(key, 0));
+        for _ in 0..20 {
+            history.ended_counted(key, 3600 * SECOND);
+        }
+        assert!(history.bound_ns(key, 0).abs_diff(2 * SECOND) < 10);
     }
 }

@@ -170,7 +170,7 @@ impl Calls {
         let (Some(history), took_ns) = (&self.history, nanos(took)) else { return };
         match fate {
             Fate::Unnoticed => history.ended(route.key, took_ns),
-            Fate::Counted => history.ended_late(route.key, took_ns, history.bound_ns(route.key, 0)),
+            Fate::Counted => history.ended_counted(route.key, took_ns),
             Fate::Reported(number) => {
                 let id = CallId::OnPool { slot: slot.number, number };
                 self.tell_of_end(Ended { id, took_ns });
@@ -206,8 +206,7 @@ impl Calls {
         match state {
             LostState::Running(caught) => history.ended(caught.route.key, took_ns(caught)),
             LostState::Counted(caught) => {
-                let key = caught.route.key;
-                history.ended_late(key, took_ns(caught), history.bound_ns(key, 0));
+                history.ended_counted(caught.route.key, took_ns(caught));
             }
             LostState::Reported(caught) => {
                 let Turn { event_loop, turn } = of;
