@@ -11,11 +11,15 @@ use filoplume_runtime::{Exchange, Timing};
 use super::histogram::{Histogram, Snapshot, bucket_of, nanos};
 
 /// How many different statuses of a route are counted on a shard. Further ones are counted
-/// together.
+/// together, with those of server errors apart: clients can cause seven others.
 const STATUSES: usize = 7;
 
-/// The status that stands for all further ones.
+/// The status that stands for all further ones below 500.
 pub(crate) const OTHER_STATUS: u16 = 0;
+
+/// The status that stands for all further ones of 500 and above. It is above all others, so that
+/// `status >= 500` is true of it.
+pub(crate) const OTHER_SERVER_ERROR: u16 = u16::MAX;
 
 /// Bits of the count in a slot. The status is above it.
 const COUNT_BITS: u32 = 48;
@@ -34,14 +38,16 @@ pub(crate) struct Counts {
     times: Box<[OnceLock<Box<Times>>]>,
 }
 
-/// The counts of one route on one shard, in one cache line.
+/// The counts of one route on one shard, in cache lines of their own. An ordinary request uses the
+/// first line only.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct OnShard {
     begun: AtomicU64,
     /// Status and count. A slot that was never used is zero.
     statuses: [AtomicU64; STATUSES],
     others: AtomicU64,
+    other_server_errors: AtomicU64,
 }
 
 /// The times of one route, of the requests that were measured.
@@ -127,9 +133,15 @@ impl Counts {
                     counts.add(status, slot & COUNT_MASK);
                 }
             }
-            let others = on_shard.others.load(Ordering::Relaxed);
-            if others > 0 {
-                counts.add(OTHER_STATUS, others);
+            let others = [
+                (OTHER_STATUS, &on_shard.others),
+                (OTHER_SERVER_ERROR, &on_shard.other_server_errors),
+            ];
+            for (status, count) in others {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    counts.add(status, count);
+                }
             }
         }
         // Read after the ends, so that no request seems to have ended before it began.
@@ -194,7 +206,14 @@ impl OnShard {
                 return;
             }
         }
-        self.others.fetch_add(1, Ordering::Relaxed);
+        self.end_other(status);
+    }
+
+    /// Counts a request whose status has no slot, because others have taken all of them.
+    #[cold]
+    fn end_other(&self, status: u16) {
+        let others = if status < 500 { &self.others } else { &self.other_server_errors };
+        others.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts the first request with a status in a free slot. Returns `false` if another thread has
@@ -259,6 +278,28 @@ mod tests {
         assert_eq!(counts.read(0).statuses, [(200, 1), (404, 1)], "in the order of the statuses");
         // Routes that do not exist are ignored.
         assert!(counts.begin(1).is_none());
+    }
+
+    /// Clients can take all slots of a route before the first server error.
+    #[test]
+    fn server_errors_without_a_slot_are_told_from_other_statuses() {
+        let counts = Counts::new(1);
+        let end = |status| counts.begin(0).unwrap().end(status);
+        [200, 400, 401, 404, 413, 415, 422, 429].into_iter().for_each(end);
+        [500, 503, 599].into_iter().for_each(end);
+        let read = counts.read(0);
+        assert_eq!((read.begun, read.active()), (11, 0));
+        let server_errors = read.statuses.iter().filter(|(status, _)| *status >= 500);
+        assert_eq!(server_errors.map(|(_, count)| count).sum::<u64>(), 3, "{read:?}");
+        assert_eq!(read.statuses.first(), Some(&(OTHER_STATUS, 1)));
+        assert_eq!(read.statuses.last(), Some(&(OTHER_SERVER_ERROR, 3)));
+    }
+
+    #[test]
+    fn the_counts_of_an_ordinary_request_share_a_cache_line() {
+        use std::mem::{offset_of, size_of};
+        assert_eq!((offset_of!(OnShard, begun), offset_of!(OnShard, statuses)), (0, 8));
+        assert_eq!((offset_of!(OnShard, others), size_of::<OnShard>()), (64, 128));
     }
 
     /// Another thread has claimed the slot between the look at it and the claim.

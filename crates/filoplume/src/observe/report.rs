@@ -39,7 +39,8 @@ pub struct RouteReport {
     pub requests: u64,
     /// Requests in progress.
     pub active: u64,
-    /// Responses by status. Status 0 stands for all others, after the first seven.
+    /// Responses by status. Seven or more different statuses are told apart. Of all others, 0
+    /// stands for those below 500, and [`u16::MAX`] for server errors.
     pub statuses: Vec<(u16, u64)>,
     /// Half of the requests took at most this long. `None` until one was measured.
     pub median: Option<Duration>,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use filoplume_runtime::Timing;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::counts::{OTHER_STATUS, RouteCounts, Times};
+use super::counts::{OTHER_SERVER_ERROR, OTHER_STATUS, RouteCounts, Times};
 use super::histogram::Snapshot;
 use super::open_metrics::{OpenMetrics, Resolution, push_number};
 use super::permits::write_permits;
@@ -157,6 +157,7 @@ impl Known {
                 label.push_str("status=\"");
                 match *status {
                     OTHER_STATUS => label.push_str("other"),
+                    OTHER_SERVER_ERROR => label.push_str("5xx"),
                     status => push_number(&mut label, status.into(), 1),
                 }
                 label.push('"');
