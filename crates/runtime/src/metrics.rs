@@ -262,7 +262,8 @@ pub struct Metrics {
     pub timed_out: u64,
     /// Handlers that panicked since the start.
     pub panics: u64,
-    /// Requests handed to the pool since the start because their route blocks.
+    /// Requests whose handler has begun on a thread of the pool since the start, because their
+    /// route blocks. Those that were refused before are not among them.
     pub dispatched: u64,
     /// Event loops that were given to another thread since the start because a handler did not
     /// return in time.

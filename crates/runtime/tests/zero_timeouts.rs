@@ -127,6 +127,25 @@ fn without_time_in_the_queue_a_request_is_served_only_if_a_thread_is_free() {
     server.wait();
 }
 
+/// Regression: requests were counted before they had a thread.
+#[test]
+fn requests_that_got_no_thread_are_not_counted_as_dispatched() {
+    let server = bind(ServerConfig::default().threads_max(1).queue_timeout(Duration::ZERO));
+    let (service, begins, end) = held();
+    server.spawn(service).unwrap();
+    let first = send_until_it_begins(&server, &begins);
+    for _ in 0..100 {
+        let refused = rest(send(&server, GET_ONE));
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    }
+    end.send(()).unwrap();
+    assert!(rest(first).ends_with("held"));
+    let metrics = server.metrics().unwrap();
+    assert_eq!((metrics.dispatched, metrics.overloaded), (1, 100));
+    server.shutdown_handle().shutdown();
+    server.wait();
+}
+
 #[test]
 fn without_time_in_the_queue_one_request_waits_for_the_program() {
     let server = bind(ServerConfig::default().queue_timeout(Duration::ZERO));

@@ -73,6 +73,7 @@ impl Worker<'_> {
 
     /// Runs the handler of a request that was dispatched for a guest.
     pub(super) fn answer_asked(&mut self, request: Request, asker: Asker, permit: Permit) {
+        self.engine.counters.dispatched.increment();
         self.permit = Some(permit);
         if self.engine.routes.is_new(asker.route.key) {
             self.engine.routes.name(asker.route.key, &request);

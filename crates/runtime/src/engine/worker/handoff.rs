@@ -48,7 +48,6 @@ impl Worker<'_> {
     /// too long.
     #[inline(always)]
     pub(super) fn admit(&mut self, call: Box<Call>) -> Result<(), (Box<Call>, Full)> {
-        self.engine.counters.dispatched.increment();
         self.engine.heads.supply();
         let started = self.clocks.next_pool_sample().map(|_| Instant::now());
         let route = call.route();

@@ -193,6 +193,8 @@ pub(crate) fn answer(mut call: Call, seat: Seat) {
                     worker.abandon(request, reply_to, failure)
                 }
                 None => {
+                    // Not counted before: a request that waits for a thread may be refused.
+                    worker.engine.counters.dispatched.increment();
                     let outcome = worker.answer(request, reply_to, permit);
                     worker.engine.heads.fill();
                     outcome
