@@ -66,14 +66,17 @@ impl Snapshots {
     /// Returns the routes of a snapshot, which is the last one, with their rates.
     pub(super) fn with_rates<'a>(&self, now: &'a Snapshot) -> Vec<(&'a Route, Rates)> {
         let seconds = self.seconds();
-        let before = self.before.front().into_iter().flat_map(|before| &before.routes);
+        let earlier = self.before.front();
+        // A route that is not in an earlier snapshot had no request then, unless that snapshot has
+        // the busiest routes only.
+        let of_new = earlier.filter(|earlier| earlier.has_all_routes()).map(|_| 0.0);
+        let before = earlier.into_iter().flat_map(|earlier| &earlier.routes);
         let before: HashMap<_, _> =
             before.map(|route| ((&route.methods, &route.pattern), route)).collect();
         let with_rates = |route: &'a Route| {
             let old = before.get(&(&route.methods, &route.pattern)).copied();
             let of = |value: fn(&Route) -> Option<f64>| {
-                // A route that was not called before has counted from zero.
-                let old = old.map_or(Some(0.0), value);
+                let old = old.map_or(of_new, value);
                 rate(old, value(route), seconds)
             };
             let rates = Rates {
@@ -110,9 +113,23 @@ mod tests {
 
     #[test]
     fn a_route_that_is_new_has_counted_from_zero() {
+        assert_eq!(rate_of_a_new_route(3), Some(12.0));
+    }
+
+    /// Regression: its requests since the start seemed to be those of the last seconds.
+    #[test]
+    fn a_route_that_becomes_one_of_the_busiest_has_no_rate_at_first() {
+        assert_eq!(rate_of_a_new_route(4), None);
+    }
+
+    /// Returns the rate of a route with 24 requests that was not among the three routes of a
+    /// snapshot two seconds before, when so many were known.
+    fn rate_of_a_new_route(known_before: u32) -> Option<f64> {
         let mut first = snapshot();
         let mut second = first.clone();
         let is_new = first.routes.remove(0);
+        assert_eq!(first.routes.len(), 3);
+        first.routes_known = Some(f64::from(known_before));
         (first.uptime_s, second.uptime_s) = (Some(10.0), Some(12.0));
         second.routes[0].requests = Some(24.0);
         let mut snapshots = Snapshots::default();
@@ -120,7 +137,7 @@ mod tests {
         snapshots.add(second.clone());
         let rates = snapshots.with_rates(&second);
         let (_, rates) = rates.iter().find(|(route, _)| route.pattern == is_new.pattern).unwrap();
-        assert_eq!(rates.requests, Some(12.0));
+        rates.requests
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(crate) struct Snapshot {
     pub(crate) loops: Vec<EventLoop>,
     #[serde(default)]
     pub(crate) calls: Vec<Call>,
+    /// How many routes had a request. The feed may have fewer of them: those with the most.
+    #[serde(default)]
+    pub(crate) routes_known: Option<f64>,
     #[serde(default)]
     pub(crate) routes: Vec<Route>,
     #[serde(default)]
@@ -164,6 +167,11 @@ pub(crate) struct Story {
 }
 
 impl Snapshot {
+    /// Returns whether all routes that had a request are in it.
+    pub(crate) fn has_all_routes(&self) -> bool {
+        self.routes_known.is_some_and(|known| known <= self.routes.len() as f64)
+    }
+
     /// Parses the data of an event, or returns why the event is not from a console.
     pub(crate) fn parse(data: &[u8]) -> Result<Self, String> {
         /// Read first: another version may have other fields.
