@@ -36,7 +36,7 @@ const RUNNING_MIN: Duration = Duration::from_millis(10);
 
 /// Returns a number that changes when a route moves between the event loops and the pool.
 pub(super) fn moves(observer: &Observer) -> u64 {
-    observer.server().map_or(0, |metrics| metrics.routes_learned + metrics.routes_forgotten)
+    observer.route_moves().unwrap_or_default()
 }
 
 /// Returns the state of the app as JSON.

@@ -71,10 +71,9 @@ impl Readiness {
     }
 
     fn is_overloaded(&self) -> bool {
-        let metrics = self.overloaded_at.and_then(|_| self.monitor.get()?.metrics());
-        metrics
-            .zip(self.overloaded_at)
-            .is_some_and(|(metrics, max)| overloads(metrics.waiting, max))
+        // A probe may run on an event loop, so only this number is read and not all metrics.
+        let waiting = self.overloaded_at.and_then(|_| self.monitor.get()?.waiting());
+        waiting.zip(self.overloaded_at).is_some_and(|(waiting, max)| overloads(waiting, max))
     }
 }
 

@@ -45,6 +45,12 @@ impl Observer {
         self.monitor.get().and_then(Monitor::calls).unwrap_or_default()
     }
 
+    /// Returns how often routes have moved between the event loops and the pool. `None` for an app
+    /// without a server.
+    pub(crate) fn route_moves(&self) -> Option<u64> {
+        self.monitor.get()?.route_moves()
+    }
+
     /// Returns how long ago the server was started. `None` for an app without a server.
     pub(crate) fn uptime(&self) -> Option<Duration> {
         self.started_at.get().map(Instant::elapsed)

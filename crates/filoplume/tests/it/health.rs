@@ -4,12 +4,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use expect_test::expect;
 use filoplume::prelude::*;
+use filoplume::{AppService, Server};
+use filoplume_runtime::{Monitor, Plan, Service};
 use serde_json::{Value, json};
 
 use crate::routing::check_mistakes;
@@ -217,6 +220,44 @@ fn an_instance_whose_requests_wait_is_not_ready_if_that_is_wanted() {
     waiting(0);
     assert_eq!(status(address, "/ready"), 200);
     app.shutdown();
+}
+
+/// Regression: a probe on an event loop read the metrics of all routes, each under a lock.
+#[test]
+fn a_probe_reads_no_metrics_of_routes_to_know_how_many_requests_wait() {
+    struct Watched(AppService, Arc<AtomicUsize>);
+
+    impl Service for Watched {
+        fn plan(&self, request: &mut Request) -> Plan {
+            self.0.plan(request)
+        }
+
+        fn call(&self, request: Request) -> Response {
+            self.0.call(request)
+        }
+
+        fn started(&self, monitor: &Monitor) {
+            self.0.started(monitor);
+        }
+
+        fn route_name(&self, route: u32) -> Option<String> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.route_name(route)
+        }
+    }
+
+    let app = App::new().get("/", || "hi").health(Health::new().overloaded_at(1)).build().unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    let asked = Arc::default();
+    server.spawn(Watched(app, Arc::clone(&asked))).unwrap();
+    let address = server.local_addr().unwrap();
+    for path in ["/", "/ready", "/ready"] {
+        assert_eq!(status(address, path), 200, "{path}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "the names are read with the metrics of routes");
+    server.metrics();
+    assert_ne!(asked.load(Ordering::Relaxed), 0);
+    server.shutdown_handle().shutdown();
 }
 
 #[test]

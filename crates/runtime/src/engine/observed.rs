@@ -106,6 +106,14 @@ impl ServerState for Engine {
         self.metrics()
     }
 
+    fn waiting(&self) -> usize {
+        self.seats.waiting()
+    }
+
+    fn route_moves(&self) -> u64 {
+        self.counters.routes_learned.get() + self.counters.routes_forgotten.get()
+    }
+
     fn calls(&self) -> Vec<RunningCall> {
         let turn_of = |event_loop| {
             let handle = self.handles().find(|handle| handle.number() == event_loop)?;

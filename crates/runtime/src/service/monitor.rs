@@ -10,6 +10,10 @@ use crate::metrics::Metrics;
 pub(crate) trait ServerState: Send + Sync {
     fn metrics(&self) -> Metrics;
 
+    fn waiting(&self) -> usize;
+
+    fn route_moves(&self) -> u64;
+
     fn calls(&self) -> Vec<RunningCall>;
 
     #[cfg(feature = "waits")]
@@ -116,6 +120,20 @@ impl Monitor {
     /// number of routes. It takes a lock per route for a moment.
     pub fn metrics(&self) -> Option<Metrics> {
         Some(self.source.upgrade()?.metrics())
+    }
+
+    /// Returns how many requests wait for a thread or permit: [`Metrics::waiting`] without the
+    /// other metrics; `None` if the server has ended. It reads one number and takes no lock, so an
+    /// event loop may call it for each request.
+    pub fn waiting(&self) -> Option<usize> {
+        Some(self.source.upgrade()?.waiting())
+    }
+
+    /// Returns how often routes have moved between the event loops and the pool since the start:
+    /// the sum of [`Metrics::routes_learned`] and [`Metrics::routes_forgotten`]; `None` if the
+    /// server has ended. It reads two numbers and takes no lock.
+    pub fn route_moves(&self) -> Option<u64> {
+        Some(self.source.upgrade()?.route_moves())
     }
 
     /// Returns the calls of handlers that run at this moment, with what each waits for; `None` if

@@ -44,6 +44,17 @@ fn bytes_are_those_of_all_loops_and_of_other_threads() {
 }
 
 #[test]
+fn single_numbers_are_those_of_the_metrics() {
+    let engine = pulled(ServerConfig::default());
+    engine.counters.routes_learned.add(20);
+    engine.counters.routes_forgotten.add(1);
+    let Metrics { waiting, routes_learned, routes_forgotten, .. } = engine.metrics();
+    assert_eq!((ServerState::waiting(&*engine), waiting), (0, 0));
+    assert_eq!(ServerState::route_moves(&*engine), 21);
+    assert_eq!(routes_learned + routes_forgotten, 21);
+}
+
+#[test]
 fn requests_that_the_program_has_not_pulled_are_counted() {
     let engine = pulled(ServerConfig::default());
     let Backend::Program(queue) = &engine.backend else { panic!("it is pulled") };
