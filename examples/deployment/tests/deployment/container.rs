@@ -20,6 +20,12 @@ fn read(file: &str) -> String {
 /// The user of the container, in all files.
 const USER: u32 = 10001;
 
+/// The drain takes at most so long.
+const DRAIN_SECONDS: u64 = 10;
+
+/// How long the migrations may take in all files: longer than the supervisors wait by default.
+const START_SECONDS: i64 = 15 * 60;
+
 #[test]
 fn the_manifest_fits_the_program() {
     let _shared = beside_others();
@@ -57,8 +63,8 @@ fn the_manifest_fits_the_program() {
     };
     let lame_duck: i64 = value("LAME_DUCK_MILLISECONDS").unwrap().parse().unwrap();
     let grace = template["spec"]["terminationGracePeriodSeconds"].as_integer().unwrap();
-    // The drain takes at most ten seconds.
-    assert!(grace * 1000 > lame_duck + 10_000, "{grace} s after {lame_duck} ms");
+    let drain = i64::try_from(DRAIN_SECONDS).unwrap();
+    assert!((grace - drain) * 1000 > lame_duck, "{grace} s after {lame_duck} ms");
     assert!(value("TRUSTED_PROXIES").is_some());
     assert_eq!(value("METRICS"), Some(&*format!("0.0.0.0:{metrics}")));
     assert!(value("CONSOLE").unwrap().starts_with("127.0.0.1:"), "the console has no password");
@@ -75,11 +81,14 @@ fn the_manifest_fits_the_program() {
         assert_eq!(Client::connect(stack.instance(0)).get(path).status, 200, "{probe}: {path}");
         assert_eq!(container[probe]["failureThreshold"].as_integer().map(|n| n > 0), Some(true));
     }
-    let readiness = &container["readinessProbe"];
-    let seconds = |name: &str| readiness[name].as_integer().unwrap();
-    let notices = seconds("periodSeconds") * seconds("failureThreshold");
+    let seconds = |probe: &str, name: &str| container[probe][name].as_integer().unwrap();
+    let fails_after = |probe| seconds(probe, "periodSeconds") * seconds(probe, "failureThreshold");
+    let notices = fails_after("readinessProbe");
     assert!(notices * 1000 < lame_duck, "{notices} s");
-    assert!(seconds("timeoutSeconds") >= 1);
+    assert!(seconds("readinessProbe", "timeoutSeconds") >= 1);
+    assert_eq!(fails_after("startupProbe"), START_SECONDS);
+    let progress = deployment["spec"]["progressDeadlineSeconds"].as_integer();
+    assert!(progress > Some(START_SECONDS), "a rollout with a long migration has not failed");
 }
 
 #[test]
@@ -93,6 +102,38 @@ fn the_container_file_has_one_program_and_a_user_that_is_not_root() {
     assert!(image.contains("CMD [\"serve\", \"0.0.0.0:5000\"]"));
     assert!(image.contains("CMD [\"/deployment\", \"probe\", \"127.0.0.1:5000\"]"));
     assert!(!image.contains("RUN "), "there is no shell");
+    assert!(image.contains(&format!(" --start-period={}m ", START_SECONDS / 60)));
+}
+
+#[test]
+fn a_container_has_time_to_stop_and_its_image_has_the_health_check() {
+    let text = read("Containerfile");
+    let (head, image) = text.split_once("\nFROM ").unwrap();
+    let comment: String =
+        head.lines().map(|line| line.trim_start_matches('#').trim_end_matches('\\')).collect();
+    let (build, run) = comment.split_once(" podman run ").expect("it says how to run the image");
+    let words: Vec<&str> = run.split_whitespace().collect();
+    let timeout = words.iter().position(|word| *word == "--stop-timeout").map(|at| words[at + 1]);
+    let timeout: u64 = timeout.expect("podman kills after ten seconds").parse().unwrap();
+    let (_, lame_duck) = image.split_once("LAME_DUCK_MILLISECONDS=").unwrap();
+    let lame_duck: u64 = lame_duck.lines().next().unwrap().parse().unwrap();
+    assert!(timeout * 1000 > lame_duck + DRAIN_SECONDS * 1000, "{timeout} s, {lame_duck} ms");
+    // The other format of images, which podman writes by default, has no health check.
+    assert!(image.contains("\nHEALTHCHECK "));
+    assert!(build.contains(" podman build --format docker "), "{build}");
+}
+
+#[test]
+fn the_unit_has_time_to_start_and_to_stop() {
+    let unit = read("deployment@.service");
+    let value = |name: &str| {
+        let found = unit.split_once(name).unwrap_or_else(|| panic!("{name} is not set")).1;
+        found.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(value("\nTimeoutStartSec="), format!("{}min", START_SECONDS / 60));
+    let lame_duck: u64 = value("LAME_DUCK_MILLISECONDS=").parse().unwrap();
+    let stop: u64 = value("\nTimeoutStopSec=").parse().unwrap();
+    assert!(stop * 1000 > lame_duck + DRAIN_SECONDS * 1000, "{stop} s, {lame_duck} ms");
 }
 
 #[test]
