@@ -156,17 +156,6 @@ fn systemd_understands_the_unit() {
     assert_eq!(about_ours, [""; 0]);
 }
 
-#[test]
-fn prometheus_understands_the_alerts() {
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rules.yml");
-    let Ok(output) = Command::new("promtool").args(["check", "rules"]).arg(rules).output() else {
-        skip::without("promtool");
-        return;
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains(" rules found"), "{output:?}");
-}
-
 /// Makes a folder with the program and nothing else, like the container. Returns a script that runs
 /// it there as the user of the container.
 fn root_with_only(program: &Path, folder: &Path) -> PathBuf {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod accounts;
+mod alerts;
 mod cancel;
 mod container;
 mod exercise;
