@@ -15,8 +15,9 @@ pub(super) fn database_url(address: SocketAddr) -> String {
 
 const NEW_TRACE: &str = "00-%[uuid,regsub(-,,g)]-%[uuid,regsub(-,,g),regsub(^.{16},)]-01";
 
-/// The path is the last field, because clients choose it. The query is left out.
-const LOG_FORMAT: &str = "%tr client=%ci server=%s status=%ST queue_ms=%Tw connect_ms=%Tc \
+/// The fields of haproxy's log, which docs/guide/operating.md counts. The path is the last one,
+/// because clients choose it. The query is left out.
+pub const LOG_FORMAT: &str = "%tr client=%ci server=%s status=%ST queue_ms=%Tw connect_ms=%Tc \
                           answer_ms=%Tr total_ms=%Ta end=%ts trace_id=%[var(txn.trace_id)] %HM \
                           %{+Q}HP";
 

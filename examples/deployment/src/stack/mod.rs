@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use filoplume::{Error, Result};
 
+pub use self::config::LOG_FORMAT;
 use self::process::{Process, postgres_folder};
 use self::programs::{instance, start_balancer, start_postgres, start_prometheus, start_redis};
 

@@ -8,6 +8,7 @@ mod alerts;
 mod cancel;
 mod container;
 mod exercise;
+mod guide;
 mod metrics;
 mod page;
 mod postgres;
