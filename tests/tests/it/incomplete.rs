@@ -137,6 +137,16 @@ fn each_kind_has_a_line_with_what_is_known_of_it() {
         let series = format!("http_server_requests_total{{{labels}}} 1\n");
         assert!(metrics.text().contains(&series), "{series}{}", metrics.text());
     }
+    // They are measured like all requests that are refused. The one that was late has waited for
+    // its content, and the others for nothing.
+    for (route, count) in [("/notes/{id}", 2), ("/files", 1)] {
+        let labels = format!("method=\"POST\",route=\"{route}\"");
+        let series = format!("http_server_request_duration_seconds_count{{{labels}}} {count}\n");
+        assert!(metrics.text().contains(&series), "{series}{}", metrics.text());
+    }
+    let labels = "method=\"POST\",route=\"/notes/{id}\",phase=\"content\"";
+    let series = format!("http_server_request_phase_seconds_count{{{labels}}} 1\n");
+    assert!(metrics.text().contains(&series), "{series}{}", metrics.text());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use filoplume_runtime::{Exchange, Timing};
+use filoplume_runtime::Timing;
 
 use super::histogram::{Histogram, Snapshot, bucket_of, nanos};
 
@@ -104,17 +104,18 @@ impl Counts {
         Some(counts)
     }
 
-    /// Adds the times of a measured request to those of its route and of `all`.
-    pub(crate) fn measured(&self, route: usize, exchange: &Exchange, all: &Histogram) {
-        let total = nanos(exchange.timing.total());
+    /// Adds the times of a measured request, which stands for so many, to those of its route and
+    /// of `all`.
+    pub(crate) fn measured(&self, route: usize, timing: &Timing, stands_for: u32, all: &Histogram) {
+        let total = nanos(timing.total());
         let bucket = bucket_of(total);
-        all.add_to(bucket, total, exchange.stands_for);
+        all.add_to(bucket, total, stands_for);
         let Some(times) = self.times.get(route) else { return };
         let times = times.get_or_init(Box::default);
-        times.total.add_to(bucket, total, exchange.stands_for);
-        for (histogram, (_, time)) in times.phases.iter().zip(exchange.timing.phases()) {
+        times.total.add_to(bucket, total, stands_for);
+        for (histogram, (_, time)) in times.phases.iter().zip(timing.phases()) {
             if !time.is_zero() {
-                histogram.get_or_init(Box::default).add(time, exchange.stands_for);
+                histogram.get_or_init(Box::default).add(time, stands_for);
             }
         }
     }

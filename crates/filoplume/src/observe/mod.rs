@@ -205,17 +205,22 @@ impl Observer {
         }
     }
 
-    /// Counts a request that was refused because of its content or its lateness.
-    pub(crate) fn incomplete(&self, route: Option<u32>, status: u16) {
+    /// Counts a request that was refused because of its content or its lateness, and adds its
+    /// times.
+    pub(crate) fn incomplete(&self, route: Option<u32>, status: u16, timing: Option<&Timing>) {
         if let Some(counts) = self.begin_request(route) {
             counts.end(status);
+        }
+        if let (Some(known), Some(timing)) = (self.known.get(), timing) {
+            known.counts.measured(known.index(route), timing, 1, &known.total);
         }
     }
 
     /// Adds the times of a request, and tells its story if it was slow or refused.
     pub(crate) fn measured(&self, exchange: &Exchange) {
         let Some(known) = self.known.get() else { return };
-        known.counts.measured(known.index(exchange.route), exchange, &known.total);
+        let (timing, stands_for) = (&exchange.timing, exchange.stands_for);
+        known.counts.measured(known.index(exchange.route), timing, stands_for, &known.total);
         if self.is_worth_a_story(exchange) {
             self.tell(known, exchange);
         }

@@ -148,7 +148,7 @@ impl Service for AppService {
         if let (Some(observer), Some(request), Some(status)) =
             (&self.app.settings.observer, incomplete.request(), incomplete.reason().status())
         {
-            observer.incomplete(request.route(), status);
+            observer.incomplete(request.route(), status, incomplete.timing().as_ref());
         }
         self.app.settings.proxies.warn_of_proxy_header(incomplete);
         self.app.incomplete(incomplete);
