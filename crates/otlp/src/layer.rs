@@ -11,7 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::queue::Queue;
 use crate::random::{random, random_trace_id};
-use crate::span::{OpenSpan, Position, REQUEST_TARGET, Recording};
+use crate::span::{OpenSpan, Position, REQUEST_TARGET, Recording, set};
 use crate::value::{Value, Visitor};
 
 /// The target of the access log. Its lines repeat what the span of the request has, and contain the
@@ -108,7 +108,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
         ];
         event.record(&mut Visitor(|field, value: Value| match value.as_text() {
             Some(text) if field == "message" => name = Some(text.to_owned()),
-            _ => attributes.push((field, value)),
+            _ => set(&mut attributes, field, value),
         }));
         let mut extensions = span.extensions_mut();
         let open = extensions.get_mut::<OpenSpan>();

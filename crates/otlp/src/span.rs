@@ -120,11 +120,7 @@ impl Recording {
             ("otel.status_code", Some(text)) => self.is_error = text.eq_ignore_ascii_case("error"),
             ("trace_id" | "span_id" | "parent_span_id" | "trace_flags" | "trace_state", _)
                 if is_request => {}
-            _ => match self.attributes.iter_mut().find(|(other, _)| *other == name) {
-                // Keys are unique.
-                Some((_, old)) => *old = value,
-                None => self.attributes.push((name, value)),
-            },
+            _ => set(&mut self.attributes, name, value),
         }
     }
 
@@ -176,6 +172,14 @@ impl OpenSpan {
         let remote = if recording.is_parent_remote { IS_REMOTE } else { 0 };
         protobuf::fixed32(&mut out, 16, SAMPLED | KNOWS_REMOTE | remote);
         Some(out.into_boxed_slice())
+    }
+}
+
+/// Sets an attribute of a span or an event. Their keys are unique: the last value counts.
+pub(crate) fn set(attributes: &mut Vec<(&'static str, Value)>, name: &'static str, value: Value) {
+    match attributes.iter_mut().find(|(other, _)| *other == name) {
+        Some((_, old)) => *old = value,
+        None => attributes.push((name, value)),
     }
 }
 

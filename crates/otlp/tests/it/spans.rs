@@ -98,7 +98,7 @@ fn events_belong_to_the_innermost_span_that_is_exported() {
         tracing::info!("outside");
         info_span!("work").in_scope(|| {
             tracing::warn!(items = 3, "found {}", "some");
-            tracing::info!(count = 1);
+            tracing::info!(count = 1, level = "of a river", target = 7);
             tracing::debug!("above the level");
             tracing::debug_span!("above the level").in_scope(|| tracing::info!("from below"));
             tracing::info!(target: "filoplume::access", path = "/?s3cret");
@@ -111,6 +111,9 @@ fn events_belong_to_the_innermost_span_that_is_exported() {
     assert_eq!(names, ["found some", unnamed, "from below"]);
     let fields = &spans[0].events[0].1;
     assert_eq!((&*fields["items"], &*fields["level"]), ("3", "WARN"));
+    // Keys are unique: a program's field replaces one of the layer.
+    let fields = &spans[0].events[1].1;
+    assert_eq!((&*fields["level"], &*fields["target"]), ("of a river", "7"));
 }
 
 /// A value that logs something when it is shown.
