@@ -1,5 +1,6 @@
 //! Values that the program adds to the metrics: its own, and those of hubs, rooms and channels.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,12 +56,12 @@ struct Family {
     help: String,
     /// In the order in which they were added.
     values: Vec<Sample>,
+    /// The labels of each value, sorted. Two samples with equal labels belong to the same series.
+    series: HashSet<String>,
 }
 
 struct Sample {
     labels: String,
-    /// The labels, sorted. Two samples with equal labels belong to the same series.
-    series: String,
     value: Number,
 }
 
@@ -152,17 +153,18 @@ impl Samples {
         let known = self.families.iter().position(|family| family.name == name);
         let index = known.unwrap_or_else(|| {
             let (name, help) = (name.to_owned(), help.to_owned());
-            self.families.push(Family { name, kind, help, values: Vec::new() });
+            let (values, series) = (Vec::new(), HashSet::new());
+            self.families.push(Family { name, kind, help, values, series });
             self.families.len() - 1
         });
         let family = &mut self.families[index];
         if family.kind != kind {
             return self.refuse(format!("`{name}` is a counter and a gauge"));
         }
-        if family.values.iter().any(|known| known.series == series) {
+        if !family.series.insert(series) {
             return self.refuse(format!("`{name}` is there twice with the labels {{{labels}}}"));
         }
-        family.values.push(Sample { labels, series, value });
+        family.values.push(Sample { labels, value });
     }
 
     fn refuse(&mut self, mistake: String) {
@@ -170,7 +172,7 @@ impl Samples {
     }
 
     fn write(&self, text: &mut OpenMetrics) {
-        for Family { name, kind, help, values } in &self.families {
+        for Family { name, kind, help, values, .. } in &self.families {
             let kind_name = match kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
