@@ -198,8 +198,11 @@ impl Route {
     /// Returns the name: methods and pattern.
     pub(crate) fn name(&self) -> String {
         match &self.methods {
-            Some(methods) => format!("{} {}", methods.as_str(), self.pattern.as_str()),
-            None => self.pattern.as_str().to_owned(),
+            // Empty for the requests that no route answers.
+            Some(methods) if !methods.as_str().is_empty() => {
+                format!("{} {}", methods.as_str(), self.pattern.as_str())
+            }
+            _ => self.pattern.as_str().to_owned(),
         }
     }
 }
@@ -268,6 +271,8 @@ mod tests {
         let nulls = Snapshot::parse(nulls.as_bytes()).unwrap();
         assert_eq!(nulls.calls[0].route, None);
         assert_eq!(nulls.routes[0].name(), "/");
+        let none = br#"{"version":1,"routes":[{"methods":"","pattern":"(no route)"}]}"#;
+        assert_eq!(Snapshot::parse(none).unwrap().routes[0].name(), "(no route)");
     }
 
     #[test]
