@@ -10,7 +10,7 @@ use std::sync::Arc;
 use filoplume::prelude::*;
 use filoplume::{ClientCertificate, Listen, RunningApp, Tls};
 use filoplume_tests::tls::Authority;
-use filoplume_tests::{Client, installed};
+use filoplume_tests::{Client, free_address, installed};
 use rustls::version::{TLS12, TLS13};
 
 fn start(app: App, authority: &Authority) -> RunningApp {
@@ -77,6 +77,28 @@ fn an_address_to_redirect_from_needs_one_to_redirect_to() {
     let listen = Listen::new().http("127.0.0.1:0").redirect_to_https("127.0.0.1:0");
     let error = scheme().start_on(listen).unwrap_err();
     assert!(format!("{error:?}").contains("add an address with `https`"), "{error:?}");
+}
+
+#[test]
+fn a_new_process_takes_over_the_address_that_redirects() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let [secure, plain] = [free_address(), free_address()];
+    let start = || {
+        let tls = authority.issue("localhost", &["localhost"]).tls();
+        let listen = Listen::new()
+            .hot_restart(folder.path().join("app.sock"))
+            .https(secure, tls)
+            .redirect_to_https(plain);
+        scheme().start_on(listen).unwrap()
+    };
+    let redirects = || assert_eq!(Client::connect(plain).get("/").status, 308);
+    let old = start();
+    redirects();
+    let new = start();
+    old.shutdown();
+    redirects();
+    new.shutdown();
 }
 
 #[test]

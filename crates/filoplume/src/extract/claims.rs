@@ -162,7 +162,11 @@ impl Rejection for ClaimsRejection {
             }
             Self::Data { claim, source } => {
                 log_mismatch(claim, &source.to_string());
-                invalid_token(REALM, "the token is not valid", Some("the token lacks a claim"))
+                invalid_token(
+                    REALM,
+                    "the token is not valid",
+                    Some("the token's claims are not the expected ones"),
+                )
             }
         }
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use filoplume_runtime::ServerConfig;
@@ -208,10 +210,16 @@ impl Drop for BesideServer {
 #[cfg(unix)]
 fn listen_beside(restart: Option<&Path>, name: &str) -> Listen {
     let Some(path) = restart else { return Listen::new() };
-    let mut path = path.to_owned().into_os_string();
+    Listen::new().hot_restart(restart_path(path, name))
+}
+
+/// Returns the control socket of a part of an app.
+#[cfg(unix)]
+pub(super) fn restart_path(of_app: &Path, name: &str) -> PathBuf {
+    let mut path = of_app.to_owned().into_os_string();
     path.push(".");
     path.push(name);
-    Listen::new().hot_restart(path)
+    path.into()
 }
 
 #[cfg(not(unix))]

@@ -7,6 +7,9 @@ use filoplume_runtime::{IntoAddress, ServerBuilder};
 #[cfg(feature = "tls")]
 use filoplume_runtime::{ServerConfig, Tls};
 
+#[cfg(all(unix, feature = "tls"))]
+use super::beside;
+
 /// The addresses on which an app listens, for [`App::listen_on`](crate::App::listen_on) and
 /// [`App::start_on`](crate::App::start_on), which report addresses that cannot be bound.
 ///
@@ -126,8 +129,8 @@ impl Listen {
     /// ```
     #[cfg(feature = "tls")]
     pub fn redirect_to_https(mut self, address: impl IntoAddress) -> Self {
-        let builder = self.redirects.take().unwrap_or_else(redirecting);
-        match builder.bind(address) {
+        let builder = self.redirects.take().map_or_else(|| redirecting(self.restart_path()), Ok);
+        match builder.and_then(|builder| builder.bind(address)) {
             Ok(builder) => self.redirects = Some(builder),
             Err(error) => self.builder = self.builder.and(Err(error)),
         }
@@ -137,9 +140,15 @@ impl Listen {
 
 /// Returns the builder of a server that only redirects. One loop is plenty for that.
 #[cfg(feature = "tls")]
-fn redirecting() -> ServerBuilder {
+fn redirecting(restart: Option<&Path>) -> Result<ServerBuilder, filoplume_runtime::Error> {
     let config = ServerConfig::strict().event_loops(1).threads_max(1).thread_name("redirect");
-    ServerBuilder::default().config(config)
+    let builder = ServerBuilder::default().config(config);
+    #[cfg(unix)]
+    if let Some(path) = restart {
+        return builder.hot_restart(beside::restart_path(path, "redirect"));
+    }
+    let _ = restart;
+    Ok(builder)
 }
 
 impl fmt::Debug for Listen {

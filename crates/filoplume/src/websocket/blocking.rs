@@ -15,6 +15,7 @@ use super::config::{Config, Times};
 use super::handlers::log_failure;
 use super::message::{AsMessage, Message, MessageRef, SocketResult};
 use super::negotiated::Negotiated;
+use crate::core::error::Error;
 use crate::observe::SocketCounts;
 
 /// Bytes that are read at once.
@@ -61,6 +62,8 @@ pub struct BlockingSocket {
     config: Config,
     subprotocol: Option<Box<str>>,
     stage: Stage,
+    /// Whether a call has failed, as far as the program knows.
+    has_failed: bool,
     goodbye: Arc<Goodbye>,
     counts: Option<Counted>,
 }
@@ -157,6 +160,9 @@ impl Goodbye {
     }
 }
 
+/// The shortest time to wait for bytes.
+const READ_TIMEOUT_MIN: Duration = Duration::from_millis(1);
+
 impl BlockingSocket {
     /// Returns the next message, or `None` once the socket is closed, for example because the
     /// server stops. Answers pings, and sends them to a silent peer.
@@ -165,6 +171,12 @@ impl BlockingSocket {
     ///
     /// If the connection breaks, the peer breaks the protocol or a limit, or does not answer pings.
     pub fn receive(&mut self) -> io::Result<Option<Message>> {
+        let received = self.receive_next();
+        self.has_failed |= received.is_err();
+        received
+    }
+
+    fn receive_next(&mut self) -> io::Result<Option<Message>> {
         let mut message_since = None;
         let mut is_pinged = false;
         while self.stage != Stage::Closed {
@@ -239,7 +251,8 @@ impl BlockingSocket {
 
     /// Waits for bytes. Returns whether a ping waits for its answer.
     fn fill(&mut self, is_pinged: bool) -> io::Result<bool> {
-        let timeout = read_timeout(self.stage, is_pinged, &self.config.times);
+        // Without any time for the peer's answer, what has arrived is read, and nothing is awaited.
+        let timeout = read_timeout(self.stage, is_pinged, &self.config.times).max(READ_TIMEOUT_MIN);
         self.decoder.release();
         self.stream.set_read_timeout(Some(timeout))?;
         let mut chunk = [0; READ_BYTES];
@@ -274,10 +287,16 @@ impl BlockingSocket {
     /// If the socket is closed, for example because the server stops, or if the connection breaks.
     #[allow(clippy::needless_pass_by_value, reason = "text and bytes are passed as they are")]
     pub fn send(&mut self, message: impl AsMessage) -> io::Result<()> {
+        let sent = self.send_message(message.as_message());
+        self.has_failed |= sent.is_err();
+        sent
+    }
+
+    fn send_message(&mut self, message: MessageRef<'_>) -> io::Result<()> {
         if self.stage != Stage::Open {
             return Err(ErrorKind::NotConnected.into());
         }
-        match message.as_message() {
+        match message {
             MessageRef::Text(text) => self.encoder.text(text, &mut self.output),
             MessageRef::Binary(content) => self.encoder.binary(content, &mut self.output),
         }
@@ -388,12 +407,14 @@ pub(super) fn run<R: SocketResult>(
         config,
         subprotocol,
         stage: Stage::Open,
+        has_failed: false,
         goodbye,
         counts: counts.map(Counted::new),
     };
     let result = catch_unwind(AssertUnwindSafe(|| handler(&mut socket).into_error()));
     let code = match &result {
         Ok(None) => CloseCode::NORMAL,
+        Ok(Some(error)) if socket.has_failed && is_of_connection(error) => CloseCode::NORMAL,
         Ok(Some(error)) => {
             log_failure(None, error);
             CloseCode::INTERNAL_ERROR
@@ -406,6 +427,23 @@ pub(super) fn run<R: SocketResult>(
         // The engine counts the panic.
         resume_unwind(panic);
     }
+}
+
+/// Returns whether an error is of a kind that a peer can cause, by the end of its connection or by
+/// what it sends.
+fn is_of_connection(error: &Error) -> bool {
+    let Some(error) = error.downcast_ref::<io::Error>() else { return false };
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::TimedOut
+            | ErrorKind::WouldBlock
+            | ErrorKind::NotConnected
+            | ErrorKind::InvalidData
+    )
 }
 
 /// Returns how long to wait for input.

