@@ -1,8 +1,9 @@
 //! A socket on the event loop.
 
 use std::cell::RefCell;
+use std::mem;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use filoplume_runtime::tcp::{Closed, Io, Protocol};
 use filoplume_websocket::{CloseCode, CloseFrame, Decoder, Event};
@@ -35,6 +36,8 @@ pub(super) struct SocketProtocol {
     health: Health,
     /// When the incomplete message began to arrive.
     message_since: Option<Instant>,
+    /// Whether the next deadline is that of the message.
+    expects_message: bool,
     is_closing: bool,
     /// A room to which this socket has sent more than its members read, or that it is in and that
     /// others have overrun. It is forgotten when the health is checked.
@@ -78,6 +81,7 @@ impl SocketProtocol {
             times,
             health: Health::Heard,
             message_since: None,
+            expects_message: false,
             is_closing: false,
             crowded: None,
             paused_until: None,
@@ -252,6 +256,24 @@ impl SocketProtocol {
         });
     }
 
+    /// Looks at the message that is arriving after this time, because the next look at the peer's
+    /// health would be too late.
+    fn expect_message(&mut self, left: Duration, io: &mut Io<'_>) {
+        if !self.is_closing && self.paused_until.is_none() {
+            self.expects_message = true;
+            io.set_timeout(left);
+        }
+    }
+
+    fn check_message(&mut self, io: &mut Io<'_>) {
+        let timeout = self.times.message_timeout;
+        match self.message_since.map(|since| timeout.saturating_sub(since.elapsed())) {
+            Some(Duration::ZERO) => self.check_health(io),
+            Some(left) => self.expect_message(left, io),
+            None => io.set_timeout(self.times.ping_interval),
+        }
+    }
+
     fn check_health(&mut self, io: &mut Io<'_>) {
         self.crowded = None;
         let timeout = self.times.message_timeout;
@@ -323,6 +345,10 @@ impl Protocol for SocketProtocol {
         }
         self.message_since = if self.decoder.is_within_message() {
             self.health = Health::Heard;
+            if self.message_since.is_none() && self.times.message_timeout < self.times.ping_interval
+            {
+                self.expect_message(self.times.message_timeout, io);
+            }
             Some(self.message_since.unwrap_or_else(Instant::now))
         } else {
             self.decoder.release();
@@ -358,7 +384,10 @@ impl Protocol for SocketProtocol {
         if self.paused_until.is_some() {
             return self.end_pause(io);
         }
-        self.call(io, |this, io| this.check_health(io));
+        self.call(io, |this, io| match mem::take(&mut this.expects_message) {
+            true => this.check_message(io),
+            false => this.check_health(io),
+        });
     }
 
     fn shutdown(&mut self, io: &mut Io<'_>) {

@@ -314,9 +314,9 @@ impl WebSocketUpgrade {
         self
     }
 
-    /// Sets how long a message may take to arrive. It is checked together with the pings. With
-    /// zero, a message that is incomplete at a check closes the socket; on a thread, each one that
-    /// does not arrive at once does. Default: 30 seconds.
+    /// Sets how long a message may take to arrive. It is checked together with the pings, or after
+    /// this time if that is shorter than the interval of the pings. With zero, a message that does
+    /// not arrive at once closes the socket. Default: 30 seconds.
     pub fn message_timeout(mut self, timeout: Duration) -> Self {
         self.config.times.message_timeout = timeout;
         self

@@ -137,6 +137,25 @@ fn a_message_that_trickles_closes_the_socket() {
     client.expect(Received::Close(1008, "a message arrives too slowly".to_owned()));
 }
 
+/// Nothing else looks at the socket: without pings, the next look would be in a hundred years.
+#[test]
+fn a_message_without_an_end_closes_a_socket_without_pings() {
+    let app = App::new()
+        .websocket("/ws", |upgrade: WebSocketUpgrade| {
+            upgrade
+                .ping_interval(None)
+                .message_timeout(Duration::from_millis(100))
+                .on_message(|socket: &Socket, text: String| socket.send(text))
+        })
+        .start("127.0.0.1:0")
+        .unwrap();
+    let mut client = Client::connect(app.local_addr(), "/ws");
+    client.text("first");
+    client.expect(text("first"));
+    client.raw(&[0x81, 0x85, 0, 0, 0, 0, b'a']);
+    client.expect(Received::Close(1008, "a message arrives too slowly".to_owned()));
+}
+
 /// Each byte shows that the peer is there, but not that its message will ever end.
 #[test]
 fn a_message_that_trickles_without_end_closes_the_socket() {
