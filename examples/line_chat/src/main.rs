@@ -60,11 +60,13 @@ struct Member {
 }
 
 impl Member {
-    fn hear(&mut self, line: &str, io: &mut Io<'_>) {
+    /// Returns whether the client stays.
+    fn hear(&mut self, line: &str, io: &mut Io<'_>) -> bool {
         match &self.name {
             _ if line == "/quit" => {
                 io.send(b"* bye\n");
                 io.close();
+                return false;
             }
             Some(name) => self.room.tell_others(name, &format!("{name}: {line}\n")),
             None => {
@@ -78,6 +80,7 @@ impl Member {
                 }
             }
         }
+        true
     }
 }
 
@@ -95,7 +98,9 @@ impl Protocol for Member {
                 io.close();
                 break;
             }
-            self.hear(String::from_utf8_lossy(text).trim(), io);
+            if !self.hear(printable(text).trim(), io) {
+                break;
+            }
         }
         used
     }
@@ -116,6 +121,12 @@ impl Protocol for Member {
     fn unread_bytes_max(&self) -> usize {
         LINE_BYTES_MAX
     }
+}
+
+/// Returns the text without control characters, which could change what the terminals of others
+/// show. The CR of clients that end lines with CR LF is one of them.
+fn printable(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).chars().filter(|it| !it.is_control()).collect()
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -117,6 +117,19 @@ fn line_chat_sends_each_line_to_all_others() {
 }
 
 #[test]
+fn line_chat_sends_nothing_after_quit_and_no_control_characters() {
+    let chat = Example("line_chat").start_tcp(1);
+    let mut ada = Guest::named(chat.address(), "Ada");
+    let mut bob = Guest::named(chat.address(), "Bob");
+    ada.hears("* Bob is here");
+    ada.says("\u{1b}[31mred\rtea\u{9b}2J\r");
+    bob.hears("Ada: [31mredtea2J");
+    // In one write, so that the server finds the second line behind the first one.
+    ada.says("/quit\nstill here").hears("* bye");
+    bob.hears("* Ada is gone");
+}
+
+#[test]
 fn line_chat_requires_a_free_and_plain_name() {
     let chat = Example("line_chat").start_tcp(1);
     let mut ada = Guest::named(chat.address(), "Ada");
