@@ -111,16 +111,19 @@ impl App {
 
     /// Lets a new process of the program take over from a running one, without a refused
     /// connection and without closing idle ones. `path` is a Unix socket over which they find each
-    /// other, such as `/run/app.sock`. Start the new version like the old one, and nothing else: it
-    /// takes over the address, and the old one finishes its requests and ends. If the new process
-    /// does not start, the old one continues. With a [`Listen`](crate::Listen) of your own, call
-    /// [`Listen::hot_restart`](crate::Listen::hot_restart) instead.
+    /// other, such as `/run/app/restart.sock`. Start the new version like the old one, and nothing
+    /// else: it takes over the address, and the old one finishes its requests and ends. If the new
+    /// process does not start, the old one continues. With a [`Listen`](crate::Listen) of your own,
+    /// call [`Listen::hot_restart`](crate::Listen::hot_restart) instead.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
     ///
     /// fn main() -> filoplume::Result<()> {
-    ///     App::new().get("/", || "Hello!").hot_restart("/run/app.sock").listen("0.0.0.0:5000")
+    ///     App::new()
+    ///         .get("/", || "Hello!")
+    ///         .hot_restart("/run/app/restart.sock")
+    ///         .listen("0.0.0.0:5000")
     /// }
     /// ```
     #[cfg(unix)]

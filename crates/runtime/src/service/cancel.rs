@@ -99,6 +99,10 @@ impl Cancel {
     ///     });
     ///     let mut text = String::new();
     ///     upstream.read_to_string(&mut text)?;
+    ///     // The shutdown looks like the end of the stream, so the text may be incomplete.
+    ///     if request.cancel().is_cancelled() {
+    ///         return Err(std::io::Error::other("nobody waits for the text any more"));
+    ///     }
     ///     Ok(text)
     /// }
     /// ```
