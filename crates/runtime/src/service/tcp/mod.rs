@@ -166,7 +166,9 @@ pub trait Protocol: Send + 'static {
     /// when the peer has been silent for
     /// [`keep_alive_timeout`](crate::ServerConfig::keep_alive_timeout), or was too slow in the
     /// middle of a message ([`content_timeout`](crate::ServerConfig::content_timeout)). The default
-    /// closes the connection.
+    /// closes the connection. If it does not close the connection, it is called again after the
+    /// next `keep_alive_timeout`, or `content_timeout` in the middle of a message, unless it sets a
+    /// timeout.
     fn deadline(&mut self, io: &mut Io<'_>) {
         io.close();
     }
