@@ -61,8 +61,8 @@ impl RoomsInner {
         self.rooms.read().get(name).cloned()
     }
 
-    /// Adds a socket to the room of this name. If that room is over, a new one takes its place: the
-    /// thread that removed the last member may not have removed the room yet.
+    /// Adds a socket to the room of this name. If that room has no members left, a new one takes
+    /// its place: the thread that removed the last member may not have removed the room yet.
     pub(super) fn join(self: &Arc<Self>, name: &str, socket: &Socket) {
         let mut room = self.get(name).unwrap_or_else(|| {
             let owned = name.into();
