@@ -3,17 +3,20 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, StatusCode};
+use filoplume_runtime::{Method, Plan, Request, Response, ResponseBody, ServerConfig, StatusCode};
 
 use super::refused::RefusalContents;
 use super::server_timing::ServerTiming;
 use super::shutdown::ShutdownHooks;
 use crate::core::app_router::AppRouter;
 use crate::core::asked::Asked;
+use crate::core::changed_method::PlansMethod;
 use crate::core::context::Context;
 use crate::core::error::{Error, Responder};
 use crate::core::middleware::{End, Layer, Layers, Next};
+use crate::core::options::RouteOptions;
 use crate::core::route::CompiledRoute;
 use crate::core::settings::Settings;
 use crate::error_response::render;
@@ -32,10 +35,26 @@ pub(crate) struct BuiltApp {
     pub(crate) layers: Box<[Layer]>,
     pub(crate) settings: Settings,
     pub(crate) server_timing: ServerTiming,
+    pub(crate) special_plans: SpecialPlans,
     /// The server configuration that the program set.
     pub(crate) config: Option<ServerConfig>,
     pub(super) refusal_contents: RefusalContents,
     pub(super) shutdown_hooks: ShutdownHooks,
+}
+
+/// What plans depend on besides the options of their routes.
+pub(crate) struct SpecialPlans {
+    /// Whether there is anything. A single test finds that there is nothing in most apps.
+    pub(crate) are_needed: bool,
+    /// The middleware of the app that changes methods.
+    plans_method: Box<[Arc<dyn PlansMethod>]>,
+}
+
+impl SpecialPlans {
+    pub(super) fn of(table: &Table, server_timing: &ServerTiming) -> Self {
+        let plans_method = table.plans_method();
+        Self { are_needed: !server_timing.is_never() || !plans_method.is_empty(), plans_method }
+    }
 }
 
 impl BuiltApp {
@@ -54,6 +73,14 @@ impl BuiltApp {
             return render(response, context, self.table.routes());
         }
         response
+    }
+
+    /// Completes a plan that depends on more than the options of its route.
+    #[cold]
+    pub(crate) fn plan_specially(&self, request: &mut Request, plan: Plan) -> Plan {
+        let plans = self.special_plans.plans_method.iter();
+        let plan = plans.fold(plan, |plan, plans| plans.plan(request, plan, self));
+        if self.server_timing.measures(request) { plan.timed() } else { plan }
     }
 
     /// Called when the server has stopped.
@@ -123,6 +150,24 @@ impl AppRouter for BuiltApp {
             return context.handle(request);
         }
         Next { layers: Layers(&route.layers), context, end: End::Handler }.run(request)
+    }
+
+    fn route_again(&self, mut request: Request, context: Context<'_>) -> Response {
+        let plans = self.special_plans.plans_method.iter();
+        plans.for_each(|plans| plans.settle(&mut request));
+        if request.route().is_none() {
+            if let Some((_, options)) = self.route_of(request.method(), request.path()) {
+                if let Some((permits, answer)) = options.late_permits() {
+                    return answer(request, context, permits);
+                }
+            }
+        }
+        self.route(request, context.asked)
+    }
+
+    fn route_of(&self, method: &Method, path: &str) -> Option<(u32, &RouteOptions)> {
+        let number = self.table.route_of(method, path)?;
+        Some((number, &self.table.route(number)?.options))
     }
 
     fn answer_unmatched(&self, request: &Request) -> Response {

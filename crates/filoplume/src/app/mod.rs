@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use filoplume_runtime::{Method, Response, ServerConfig};
 
 pub(crate) use self::beside::{Beside, Part};
-pub(crate) use self::built_app::{BuiltApp, OWN_RESPONDERS};
+pub(crate) use self::built_app::{BuiltApp, OWN_RESPONDERS, SpecialPlans};
 use self::refused::RefusalContents;
 pub(crate) use self::server_timing::ServerTiming;
 use self::shutdown::ShutdownHooks;
@@ -454,11 +454,9 @@ impl App {
     }
 
     pub(crate) fn into_built(self) -> Result<BuiltApp> {
-        let layers: Box<[Layer]> = self.router.layers.as_slice().into();
-        let mut settings = self.settings;
-        settings.states = self.router.states.clone();
-        let mut router = self.router;
-        router.layers.clear();
+        let Self { mut router, mut settings, .. } = self;
+        let layers: Box<[Layer]> = std::mem::take(&mut router.layers).into();
+        settings.states = router.states.clone();
         let table = build(router, &layers, self.config.as_ref()).map_err(|mistakes| {
             let list: Vec<_> = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
             Error::start_up(format!("the app cannot start:{}", list.concat()))
@@ -477,10 +475,12 @@ impl App {
             record_panic_locations();
         }
         settings.responders.extend(OWN_RESPONDERS);
+        let server_timing = self.server_timing.in_development(settings.is_development);
         let app = BuiltApp {
-            table,
             layers,
-            server_timing: self.server_timing.in_development(settings.is_development),
+            special_plans: SpecialPlans::of(&table, &server_timing),
+            table,
+            server_timing,
             settings,
             config: self.config,
             refusal_contents: RefusalContents::default(),

@@ -285,7 +285,7 @@ impl<'a> Next<'a> {
                 layer.handle(request, next)
             }
             None => match self.end {
-                End::Route => return self.context.router.route(request, self.context.asked),
+                End::Route => return self.context.router.route_again(request, self.context),
                 End::Unmatched => return self.context.router.answer_unmatched(&request),
                 End::Handler => return self.context.handle(request),
                 End::TooLong => return self.context.content_too_long(),

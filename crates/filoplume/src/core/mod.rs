@@ -8,6 +8,7 @@
 pub(crate) mod app_router;
 pub(crate) mod asked;
 pub(crate) mod captures;
+pub(crate) mod changed_method;
 pub(crate) mod coded_content;
 mod conditions;
 pub(crate) mod context;

@@ -15,6 +15,7 @@ use std::panic::Location;
 use filoplume_runtime::{Permits, Plan, Request};
 
 use super::captures::Capture;
+use super::changed_method::{AnswerWithPermit, answer_with_permit};
 use super::coded_content::CodedContent;
 use super::middleware::Layer;
 #[cfg(feature = "cookies")]
@@ -67,6 +68,9 @@ pub struct RouteOptions {
     coded_content: CodedContent,
     execution: Execution,
     permits: Option<Permits>,
+    /// Answers a request that was planned without these permits. Set with them, so that programs
+    /// without permits do not contain it.
+    answer_with_permit: Option<AnswerWithPermit>,
     /// The permits of another kind that the route was also told to use.
     second_permits: Option<Permits>,
     /// Whether the requests of the app are counted and measured.
@@ -115,6 +119,7 @@ impl RouteOptions {
             coded_content: CodedContent::default(),
             execution: Execution::default(),
             permits: None,
+            answer_with_permit: None,
             second_permits: None,
             is_observed: false,
             promises: Promises::default(),
@@ -179,6 +184,7 @@ impl RouteOptions {
                 permits.name()
             ));
         }
+        self.answer_with_permit = Some(answer_with_permit);
         match &self.permits {
             Some(first) if first != permits => self.second_permits = Some(permits.clone()),
             _ => self.permits = Some(permits.clone()),
@@ -189,6 +195,11 @@ impl RouteOptions {
     /// Returns the permits that the route uses.
     pub(crate) fn permits(&self) -> Option<&Permits> {
         self.permits.as_ref()
+    }
+
+    /// Returns the permits that the route uses, and what answers a request that may not hold one.
+    pub(crate) fn late_permits(&self) -> Option<(&Permits, AnswerWithPermit)> {
+        self.permits.as_ref().zip(self.answer_with_permit)
     }
 
     /// Requires a state of this type. An app without one does not start.

@@ -1,7 +1,11 @@
 //! Other methods than `POST` for clients that can send no others, such as HTML forms.
 
-use filoplume_runtime::{Body, Method, Request, Response, StatusCode};
+use std::sync::Arc;
 
+use filoplume_runtime::{Body, Method, Plan, Request, Response, StatusCode};
+
+use crate::core::app_router::AppRouter;
+use crate::core::changed_method::{PlannedMethod, PlannedPermits, PlansMethod};
 use crate::core::error::{Error, Result};
 use crate::core::extract::reject;
 use crate::core::middleware::{Middleware, Next};
@@ -39,6 +43,22 @@ use crate::extract::ContentRejection;
 /// A form is read into memory if it is `application/x-www-form-urlencoded`; the handler can read it
 /// as usual. A form that announces more than [the limit](Self::form_bytes_max) is not searched. A
 /// form without a length that passes the limit is a `413`.
+///
+/// A request that is changed by its header or its query gets what its new route asks for before it
+/// is called, as if the client had sent that method: its
+/// [permits](crate::Route::uses), its limit for the content, a thread of the pool. The method in a
+/// form is known only when the form has arrived. So all forms of these `POST`s are collected before
+/// a thread is used. Such a request has the permit of its route for `POST`. If that route uses
+/// none, the request takes the permit of the first of the other routes at its path that uses one,
+/// whichever it will lead to. If its new route uses other permits, it waits for one with its
+/// thread, for 2 seconds, and is otherwise answered with `503`.
+///
+/// Your own middleware of an app can change the method by
+/// [`set_method`](crate::Request::set_method), by any rule. The request then has what the route of
+/// its first method asks for, or nothing if that method has no route. Only a permit is taken later,
+/// in the same way, and the limit for the content applies. This permit counts for no client. The
+/// [memory](crate::Request::hold_memory) of what the content becomes is not counted, and a slow
+/// content holds a thread.
 #[derive(Clone, Debug)]
 pub struct MethodOverride {
     methods: Vec<Method>,
@@ -91,15 +111,12 @@ impl MethodOverride {
 
     /// Returns the method that the request asks for.
     fn requested_method(&self, request: &mut Request) -> Result<Option<String>> {
-        let header = self.header.as_ref().and_then(|name| request.headers().get(name));
-        if let Some(method) = header {
-            return Ok(Some(String::from_utf8_lossy(method).into_owned()));
-        }
-        let Some(field) = &self.field else { return Ok(None) };
-        if let Some(method) = request.query().and_then(|query| field_of(query.as_bytes(), field)) {
+        if let Some(method) = self.method_in_head(request) {
             return Ok(Some(method));
         }
-        if !self.reads_form(request) {
+        let Some(field) = &self.field else { return Ok(None) };
+        // Replacing the rest of a content would hide from extractors that its beginning was read.
+        if !self.reads_form(request) || request.content_was_read() {
             return Ok(None);
         }
         let form = std::mem::take(request.body_mut()).into_bytes(self.form_bytes_max);
@@ -110,13 +127,21 @@ impl MethodOverride {
         Ok(method)
     }
 
+    /// Returns the method that the header or the query asks for.
+    fn method_in_head(&self, request: &Request) -> Option<String> {
+        let header = self.header.as_ref().and_then(|name| request.headers().get(name));
+        if let Some(method) = header {
+            return Some(String::from_utf8_lossy(method).into_owned());
+        }
+        let (query, field) = (request.query()?, self.field.as_ref()?);
+        field_of(query.as_bytes(), field)
+    }
+
+    /// Returns whether the content is a form that is searched.
     fn reads_form(&self, request: &Request) -> bool {
         let content_type = request.header("content-type").unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
-            // Replacing the rest of a content would hide from extractors that its beginning was
-            // read.
-            && !request.content_was_read()
             && request.content_length().is_none_or(|length| length <= self.form_bytes_max)
     }
 }
@@ -133,9 +158,7 @@ impl Middleware for MethodOverride {
             return Ok(next.run(request));
         }
         if let Some(requested) = self.requested_method(&mut request)? {
-            let method =
-                self.methods.iter().find(|method| method.as_str().eq_ignore_ascii_case(&requested));
-            match method {
+            match self.allowed_method(&requested) {
                 Some(method) => request.set_method(method.clone()),
                 None if requested.eq_ignore_ascii_case("POST") => {}
                 None => return Err(self.refuse(&requested)),
@@ -145,6 +168,7 @@ impl Middleware for MethodOverride {
     }
 
     fn configure(&self, options: &mut RouteOptions) {
+        options.plan_method(Arc::new(self.clone()));
         if !options.is_of_app() {
             options.mistake(
                 "MethodOverride: in a router or a route it comes too late, because the method \
@@ -162,7 +186,47 @@ impl Middleware for MethodOverride {
     }
 }
 
+impl PlansMethod for MethodOverride {
+    fn plan(&self, request: &mut Request, plan: Plan, router: &dyn AppRouter) -> Plan {
+        let is_planned = request.extensions().get::<PlannedMethod>().is_some();
+        if *request.method() != Method::POST || is_planned {
+            return plan;
+        }
+        if let Some(requested) = self.method_in_head(request) {
+            let Some(method) = self.allowed_method(&requested) else { return plan };
+            let Some((number, options)) = router.route_of(method, request.path()) else {
+                return plan;
+            };
+            request.extensions_mut().insert(PlannedMethod(method.clone()));
+            return options.plan(request, number);
+        }
+        if self.field.is_none() || request.content_length() == Some(0) || !self.reads_form(request)
+        {
+            return plan;
+        }
+        self.plan_form(request, plan, router)
+    }
+}
+
 impl MethodOverride {
+    /// Returns the plan for a form that may ask for a method. It is collected before a thread reads
+    /// it. The request gets the permit of the first route that it may lead to.
+    fn plan_form(&self, request: &mut Request, plan: Plan, router: &dyn AppRouter) -> Plan {
+        let plan = plan.buffered().buffered_content_bytes_max(self.form_bytes_max).holds_memory();
+        let permits = |method| router.route_of(method, request.path())?.1.permits();
+        if permits(&Method::POST).is_some() {
+            return plan;
+        }
+        let Some(permits) = self.methods.iter().find_map(permits) else { return plan };
+        request.extensions_mut().insert(PlannedPermits(permits.clone()));
+        plan.uses(permits)
+    }
+
+    /// Returns the method with this name in any case, if a `POST` can become it.
+    fn allowed_method(&self, name: &str) -> Option<&Method> {
+        self.methods.iter().find(|method| method.as_str().eq_ignore_ascii_case(name))
+    }
+
     fn refuse(&self, requested: &str) -> Error {
         let methods: Vec<_> = self.methods.iter().map(Method::as_str).collect();
         let requested: String = requested.chars().take(20).collect();

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 
 use filoplume_runtime::{Method, Permits, Request};
 
+use crate::core::changed_method::PlansMethod;
 use crate::core::route::CompiledRoute;
 use crate::observe::RouteName;
 use crate::routing::guards::{Guards, has_kinds};
@@ -151,6 +153,11 @@ impl Table {
     /// several times.
     pub(crate) fn permits(&self) -> impl Iterator<Item = &Permits> {
         self.routes.iter().filter_map(|route| route.options.permits())
+    }
+
+    /// Returns the middleware of the app that changes methods. Each route has been told of it.
+    pub(crate) fn plans_method(&self) -> Box<[Arc<dyn PlansMethod>]> {
+        self.routes.first().map(|route| route.options.plans_method().into()).unwrap_or_default()
     }
 
     /// Returns whether a handler wants to know about the requests of the app.

@@ -74,9 +74,8 @@ impl Service for AppService {
             // The call answers the request, behind the app's middleware. The content is not needed.
             None => Plan::new().streamed().route(NO_ROUTE),
         };
-        let server_timing = &self.app.server_timing;
-        if !server_timing.is_never() && server_timing.measures(request) {
-            return plan.timed();
+        if self.app.special_plans.are_needed {
+            return self.app.plan_specially(request, plan);
         }
         plan
     }

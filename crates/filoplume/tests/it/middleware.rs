@@ -13,6 +13,7 @@ mod logger_bodies;
 mod logger_stderr;
 mod mistakes;
 mod onion;
+mod overridden_methods;
 mod read_contents;
 mod redis;
 mod slow_clients;

@@ -226,8 +226,9 @@ impl Request {
 
     /// Replaces the method, for example with the value of `X-HTTP-Method-Override`. The number that
     /// the plan gave to the [route](Self::route) is removed, because the plan was made for the old
-    /// method. How the content ends, and whether the response has a content, still depends on the
-    /// method that the peer sent.
+    /// method. Whatever else the plan asked for stays as it is: the request holds the permit of the
+    /// old plan, and nothing that a plan for the new method would ask for. How the content ends,
+    /// and whether the response has a content, still depends on the method that the peer sent.
     pub fn set_method(&mut self, method: Method) {
         self.head.set_method(method);
         self.route = None;

@@ -1,6 +1,9 @@
 //! What a middleware knows about the middleware further out, where their order matters.
 
+use std::sync::Arc;
+
 use super::RouteOptions;
+use crate::core::changed_method::PlansMethod;
 
 /// What the middleware that was configured so far has declared about itself.
 #[derive(Debug, Default)]
@@ -12,6 +15,7 @@ pub(super) struct Around {
     is_joined: bool,
     answers_preflights: bool,
     login: Option<Login>,
+    plans_method: Vec<Arc<dyn PlansMethod>>,
     #[cfg(feature = "sessions")]
     session_cookies: Vec<String>,
 }
@@ -46,6 +50,16 @@ impl RouteOptions {
     /// Declares that this middleware answers preflights.
     pub(crate) fn answer_preflights(&mut self) {
         self.around.answers_preflights = true;
+    }
+
+    /// Declares that this middleware of the app changes the method of some requests.
+    pub(crate) fn plan_method(&mut self, plans: Arc<dyn PlansMethod>) {
+        self.around.plans_method.push(plans);
+    }
+
+    /// Returns the middleware of the app that changes methods, the outermost first.
+    pub(crate) fn plans_method(&self) -> &[Arc<dyn PlansMethod>] {
+        &self.around.plans_method
     }
 
     /// Declares that this middleware requires credentials.
