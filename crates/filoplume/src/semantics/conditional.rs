@@ -342,6 +342,12 @@ impl<'a> IfRange<'a> {
     }
 }
 
+/// Returns whether a request asks for a range if the content still has a certain date.
+#[cfg(feature = "compression")]
+pub(crate) fn is_range_dated(headers: &Headers) -> bool {
+    headers.contains("range") && matches!(IfRange::of(headers), Some(IfRange::Date(_)))
+}
+
 /// Returns the date in a field, if the field has a single value that is a date.
 fn only_date(headers: &Headers, name: &str) -> Option<SystemTime> {
     let mut lines = headers.get_all(name);

@@ -173,6 +173,11 @@ impl Files {
         if !self.options.has_etag {
             stored.validators = stored.validators.without_etag();
         }
+        if self.options.is_precompressed {
+            // The other variants may have the same date, and a client that sends it in an
+            // `If-Range` may have a part of one of them.
+            stored.validators = stored.validators.date_is_strong(false);
+        }
         send(response, request.method(), request.headers(), stored, &content_type)
     }
 

@@ -16,6 +16,7 @@ use self::negotiate::{Choice, choose};
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
+use crate::semantics::conditional::is_range_dated;
 use crate::semantics::vary::add_vary;
 
 /// Shortest content that is compressed. Content of about one packet gains nothing, and short texts
@@ -64,6 +65,10 @@ const STREAM_FROM_BYTES: usize = 256 * 1024;
 /// (RFC 9110, 8.8.3), because the bytes have changed, and `Accept-Ranges` is removed. `If-Match`
 /// never matches a weak tag (RFC 9110, 13.1.1): do not compress resources that clients update
 /// conditionally.
+///
+/// A request for a range that holds only for a certain date (`If-Range` with a date instead of a
+/// tag) gets the whole content: all codings have the same date, so the range could be one of
+/// another coding.
 ///
 /// A page that contains both a secret and input of the client should not be compressed over TLS:
 /// its length reveals the secret (BREACH). CSRF tokens of this crate are masked against that.
@@ -312,10 +317,17 @@ impl Default for Compression {
 }
 
 impl Middleware for Compression {
-    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
         let method = request.method().clone();
         let choice = choose(request.headers().get_all("accept-encoding"), &self.codings);
         let known = request.headers().get_str("if-none-match").map(str::to_owned);
+        if is_range_dated(request.headers()) {
+            // The content has the same date with every coding (RFC 9110, 8.8.2.2), and the client
+            // may have a part with another one than it gets now: some ask for ranges without a
+            // coding, and for the whole with one. A tag would tell. The whole content is right in
+            // any case (13.1.5).
+            request.headers_mut().remove("range");
+        }
         let mut response = next.run(request);
         if response.status() == 304 {
             weaken_not_modified(response.headers_mut(), known.as_deref())?;

@@ -255,3 +255,53 @@ fn a_range_of_another_version_gets_the_whole_file() {
         .send();
     response.assert_status(200);
 }
+
+/// Waits until the date of a file distinguishes its versions: it is older than a second then.
+fn settled_date(site: &Site, path: &str) -> String {
+    let client = App::new().files("/", site.files().etag(false)).test();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let date = client.get(path).send().header("last-modified").unwrap().to_owned();
+        let part = client.get(path).header("range", "bytes=2-3").header("if-range", &date).send();
+        if part.status() == 206 {
+            return date;
+        }
+        assert!(Instant::now() < deadline, "the date does not become strong: {part:?}");
+        // Polls, because no event tells that time has passed.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A client that has a part of one coding must not get the rest of another one. The codings have
+/// the same date, so the date does not tell which one a client has.
+#[test]
+fn a_date_does_not_select_a_part_of_a_file_with_several_codings() {
+    let text = "milk and tea ".repeat(500);
+    let site = Site::new(&[("list.txt", &text), ("list.txt.gz", "(compressed)")]);
+    let date = settled_date(&site, "/list.txt");
+    let compressed = |files| App::new().files("/", files).with(middleware::Compression::new());
+    for (app, has_date) in [
+        (App::new().files("/", site.files().etag(false).precompressed(true)), true),
+        (App::new().files("/", site.files().precompressed(true)), true),
+        (compressed(site.files().etag(false)), true),
+        // The tag is weak after a compression, so clients send the date.
+        (compressed(site.files()), true),
+        (App::new().files("/", site.files()), false),
+    ] {
+        let client = app.test();
+        for coding in ["gzip", "identity"] {
+            let part = client
+                .get("/list.txt")
+                .header("accept-encoding", coding)
+                .header("range", "bytes=2-3")
+                .header("if-range", &date)
+                .send();
+            let expected = if has_date { 200 } else { 206 };
+            assert_eq!(part.status(), expected, "{coding}: {part:?}");
+            assert_eq!(part.header("content-range").is_none(), has_date, "{part:?}");
+            // Without a condition the client knows what it asks for.
+            let request = client.get("/list.txt").header("accept-encoding", "identity");
+            request.header("range", "bytes=2-3").send().assert_status(206);
+        }
+    }
+}
