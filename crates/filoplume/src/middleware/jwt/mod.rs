@@ -20,6 +20,7 @@ use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{Login, RouteOptions};
 use crate::extract::{AuthorizationRejection, Bearer, REALM, VerifiedClaims, invalid_token};
+use crate::semantics::vary::add_vary;
 
 /// Longest accepted token. Tokens of common issuers are below 4 KiB, and the time for a check grows
 /// with the length.
@@ -171,7 +172,8 @@ impl Jwt {
     }
 
     /// Accepts requests without `Authorization`. Invalid tokens are still refused. Handlers take
-    /// `Option<Claims<T>>`.
+    /// `Option<Claims<T>>`. Responses have `Vary: Authorization`, so that a cache gives those to
+    /// strangers to nobody else.
     ///
     /// ```
     /// use filoplume::extract::Claims;
@@ -346,6 +348,18 @@ impl Jwt {
     }
 }
 
+impl Jwt {
+    /// Runs the rest of the chain. If a token is optional, a cache must not give the response to a
+    /// stranger to a user.
+    fn run(&self, request: Request, next: Next<'_>) -> Response {
+        let mut response = next.run(request);
+        if self.settings.is_optional {
+            add_vary(response.headers_mut(), "Authorization");
+        }
+        response
+    }
+}
+
 impl Middleware for Jwt {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
         let realm = &self.settings.realm;
@@ -354,14 +368,14 @@ impl Middleware for Jwt {
             Err(AuthorizationRejection::Missing { .. })
                 if self.settings.is_optional && request.header("authorization").is_none() =>
             {
-                return Ok(next.run(request));
+                return Ok(self.run(request, next));
             }
             Err(rejection) => return Err(rejection.describe_for(realm).with_source(rejection)),
         };
         match self.verify(&token) {
             Ok(claims) => {
                 request.extensions_mut().insert(VerifiedClaims(Arc::new(Value::Object(claims))));
-                Ok(next.run(request))
+                Ok(self.run(request, next))
             }
             Err(error) => {
                 Err(invalid_token(realm, "the token is not valid", Some(error.description()))

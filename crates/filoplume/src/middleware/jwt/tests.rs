@@ -257,3 +257,17 @@ fn a_secret_has_at_least_the_length_of_the_hash() {
         assert_eq!(JwtKey::hs512(vec![7; length]).is_ok(), is_long_enough, "{length}");
     }
 }
+
+#[test]
+fn caches_learn_that_a_response_depends_on_an_optional_token() {
+    let jwt = Jwt::hs256("a secret of 32 random bytes at least").unwrap().optional();
+    let token = jwt.issue(&json!({"sub": "ada"}), Duration::from_secs(60)).unwrap();
+    let client = crate::App::new().get("/", || ([("vary", "Accept")], "hi")).with(jwt).test();
+    for request in [client.get("/"), client.get("/").bearer(&token)] {
+        let response = request.send();
+        response.assert_text("hi");
+        let vary: Vec<_> = response.headers().get_all("vary").collect();
+        let vary = String::from_utf8(vary.join(&b", "[..])).unwrap().to_lowercase();
+        assert_eq!(vary, "accept, authorization");
+    }
+}
