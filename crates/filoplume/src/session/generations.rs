@@ -32,7 +32,7 @@ const SUBJECTS_MAX: usize = 250_000;
 /// let table = Arc::clone(&users);
 /// let generation = move |user: &str| -> Result<u64> {
 ///     let users = table.lock().unwrap();
-///     users.get(user).copied().ok_or(Error::internal("there is no such user"))
+///     Ok(users.get(user).copied().unwrap_or(u64::MAX)) // a deleted user has no valid logins
 /// };
 ///
 /// let client = App::new()
@@ -48,14 +48,15 @@ const SUBJECTS_MAX: usize = 250_000;
 /// ```
 ///
 /// It is called once for each request that uses a session with a login, and may block. For a
-/// deleted user, return `u64::MAX` or an error.
+/// deleted user, return `u64::MAX`: the browser is then that of a stranger. An error would fail all
+/// its requests that use the session, those to the login too.
 pub trait Generations: Send + Sync + 'static {
     /// Returns the current generation of a subject.
     ///
     /// # Errors
     ///
-    /// If the generation cannot be read. The request ends with a `500`, because the login may be
-    /// revoked.
+    /// If the generation cannot be read, for example because the database is away. The request
+    /// fails with this error, because the login may be revoked.
     fn current(&self, subject: &str) -> Result<u64>;
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::form_secret::{FormCookie, FormSecret};
 pub(crate) use super::mismatch::Mismatches;
 use super::record::{Changes, Lifetime, Record};
-use super::{CSRF_SECRET, Generations, SUBJECT, SessionStore};
+use super::{CSRF_SECRET, Generations, SUBJECT, SessionOwner, SessionStore};
 use crate::core::error::{Error, Result};
 use crate::key::Key;
 
@@ -28,6 +28,12 @@ const TOKEN_PURPOSE: &str = "session-token";
 const ID_PURPOSE: &str = "session-id";
 const CONTENT_PURPOSE: &str = "session-content";
 const FORM_PURPOSE: &str = "session-form";
+
+/// What a store has under an ID while its session gets another one: no record, so it is not loaded.
+const CLAIMED: &[u8] = b"claimed";
+
+/// How long it is kept if it cannot be removed.
+const CLAIMED_FOR: Duration = Duration::from_secs(60);
 
 /// Loads and saves sessions.
 #[derive(Clone)]
@@ -58,8 +64,8 @@ pub(crate) struct LoadedSession {
     stored: Option<Stored>,
     pub(super) changes: Changes,
     form_secret: FormSecret,
-    /// IDs that become invalid with this request.
-    retired: Vec<String>,
+    /// The session in the store whose ID becomes invalid with this request.
+    retired: Option<Stored>,
     is_renewed: bool,
     is_destroyed: bool,
 }
@@ -98,7 +104,7 @@ impl LoadedSession {
             stored: None,
             changes: Changes::new(),
             form_secret: FormSecret::None,
-            retired: Vec::new(),
+            retired: None,
             is_renewed: false,
             is_destroyed: false,
         }
@@ -122,7 +128,7 @@ impl LoadedSession {
     }
 
     pub(crate) fn renew(&mut self) {
-        self.retired.extend(self.stored.take().map(|stored| stored.id));
+        self.retire();
         self.is_renewed = true;
         self.form_secret.retire();
         // Somebody who knew the old ID may have known this secret too.
@@ -130,11 +136,16 @@ impl LoadedSession {
     }
 
     pub(crate) fn destroy(&mut self) {
-        self.retired.extend(self.stored.take().map(|stored| stored.id));
+        self.retire();
         self.is_destroyed = true;
         self.form_secret.retire();
         self.record = Record::new(super::now());
         self.changes.clear();
+    }
+
+    /// There is at most one to retire: what the request has after that is stored under a new ID.
+    fn retire(&mut self) {
+        self.retired = self.stored.take().or_else(|| self.retired.take());
     }
 
     /// Returns whether there is a session, or will be one unless its values are removed.
@@ -324,21 +335,63 @@ impl SessionManager {
                 }
             }
             Some(_) => CookieAction::Unchanged,
-            None if !live.record.values.is_empty() => {
-                let token = random_token()?;
-                let id = self.key.mac(ID_PURPOSE, &token);
-                let record = live.record.encode()?;
-                let keep_for = self.keep_for(&live.record, now);
-                store.insert_for(live.record.owner(), &id, &record, keep_for)?;
-                self.set_cookie(&self.key, &token, &live.record, now)
-            }
-            None if live.is_destroyed || !live.retired.is_empty() => CookieAction::Remove,
-            // An unknown cookie is not removed: another request may just have replaced it.
-            None => CookieAction::Unchanged,
+            None => match &live.retired {
+                Some(retired) if !live.is_destroyed => {
+                    return self.save_under_new_id(store, retired, live, now);
+                }
+                retired => {
+                    if let Some(retired) = retired {
+                        store.remove(&retired.id)?;
+                    }
+                    if !live.record.values.is_empty() {
+                        self.insert(store, &live.record, now)?
+                    } else if live.is_destroyed {
+                        CookieAction::Remove
+                    } else {
+                        // An unknown cookie is not removed: another request may just have replaced
+                        // it.
+                        CookieAction::Unchanged
+                    }
+                }
+            },
         };
-        for id in &live.retired {
-            store.remove(id)?;
-        }
+        Ok(action)
+    }
+
+    /// Stores a record under a new ID.
+    fn insert(&self, store: &dyn SessionStore, record: &Record, now: u64) -> Result<CookieAction> {
+        let token = random_token()?;
+        let id = self.key.mac(ID_PURPOSE, &token);
+        store.insert_for(record.owner(), &id, &record.encode()?, self.keep_for(record, now))?;
+        Ok(self.set_cookie(&self.key, &token, record, now))
+    }
+
+    /// Gives a renewed session its new ID. The record under the old one is claimed first, which
+    /// only one request can do. Otherwise a session that another request has destroyed would be
+    /// restored.
+    fn save_under_new_id(
+        &self,
+        store: &dyn SessionStore,
+        retired: &Stored,
+        live: &LoadedSession,
+        now: u64,
+    ) -> Result<CookieAction> {
+        let claimed = Self::replace_merged(store, retired, live, |old, record| {
+            // A record that cannot be stored is not claimed.
+            record.encode()?;
+            store.replace_for(SessionOwner::Visitor, &retired.id, old, CLAIMED, CLAIMED_FOR)
+        })?;
+        let record = match claimed {
+            Some(record) => record,
+            None if live.logs_in() => live.own_changes(),
+            None => return Ok(CookieAction::Unchanged),
+        };
+        let action = if record.values.is_empty() {
+            CookieAction::Remove
+        } else {
+            self.insert(store, &record, now)?
+        };
+        store.remove(&retired.id)?;
         Ok(action)
     }
 
@@ -351,16 +404,30 @@ impl SessionManager {
         live: &LoadedSession,
         now: u64,
     ) -> Result<bool> {
-        let id = &stored.id;
+        let replaced = Self::replace_merged(store, stored, live, |old, record| {
+            let (new, keep_for) = (record.encode()?, self.keep_for(record, now));
+            store.replace_for(record.owner(), &stored.id, old, &new, keep_for)
+        })?;
+        Ok(replaced.is_some())
+    }
+
+    /// Calls `replace` with the record as the store has it, and with the one that this request
+    /// makes of it, until the former has not changed meanwhile. Returns the latter, or `None` if
+    /// another request has ended the session.
+    fn replace_merged(
+        store: &dyn SessionStore,
+        stored: &Stored,
+        live: &LoadedSession,
+        replace: impl Fn(&[u8], &Record) -> Result<bool>,
+    ) -> Result<Option<Record>> {
         let mut old = stored.bytes.clone();
         let mut record = live.record.clone();
         for _ in 0..CONFLICTS_MAX {
-            let (new, keep_for) = (record.encode()?, self.keep_for(&record, now));
-            if store.replace_for(record.owner(), id, &old, &new, keep_for)? {
-                return Ok(true);
+            if replace(&old, &record)? {
+                return Ok(Some(record));
             }
-            let Some(newer) = store.load(id)? else { return Ok(false) };
-            let Some(decoded) = Record::decode(&newer) else { return Ok(false) };
+            let Some(newer) = store.load(&stored.id)? else { return Ok(None) };
+            let Some(decoded) = Record::decode(&newer) else { return Ok(None) };
             record = Record {
                 created: decoded.created.max(record.created),
                 touched: decoded.touched.max(record.touched),

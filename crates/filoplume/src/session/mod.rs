@@ -79,7 +79,8 @@ pub(crate) const SUBJECT: &str = "filoplume.subject";
 ///
 /// Concurrent requests of a session have separate copies. Their changes are merged by name; if both
 /// change the same name, the last one wins. If one request destroys or renews the session, the
-/// other one does not restore it.
+/// other one does not restore it, unless the session is [kept in the
+/// cookie](crate::middleware::Sessions::in_cookie): the other one then sends its copy.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -120,7 +121,7 @@ impl Session {
     /// use filoplume::prelude::*;
     ///
     /// fn must_be_logged_in(request: Request, next: Next) -> Result<Response> {
-    ///     match Session::of(&request)?.get::<u64>("user")? {
+    ///     match Session::of(&request)?.subject()? {
     ///         Some(_) => Ok(next.run(request)),
     ///         None => Redirect::to("/login").into_response(),
     ///     }
@@ -207,14 +208,16 @@ impl Session {
     /// use filoplume::prelude::*;
     ///
     /// /// Redirects to the page that the user wanted before the login.
-    /// fn logged_in(session: Session) -> Result<Redirect> {
-    ///     session.renew()?;
+    /// fn login(session: Session) -> Result<Redirect> {
+    ///     // .. once the password is checked:
+    ///     session.log_in("ada")?;
     ///     let target: Option<String> = session.take("target")?;
-    ///     Ok(Redirect::to(target.unwrap_or("/".to_owned())))
+    ///     // The target came from a request, so it may lead to another site.
+    ///     Ok(Redirect::local(&target.unwrap_or_default(), "/"))
     /// }
     /// # let sessions = middleware::Sessions::in_cookie(filoplume::Key::generate());
-    /// # let app = App::new().get("/", logged_in).with(sessions);
-    /// # app.test().get("/").send().assert_header("location", "/");
+    /// # let app = App::new().post("/", login).with(sessions);
+    /// # app.test().post("/").send().assert_header("location", "/");
     /// ```
     ///
     /// # Errors
@@ -259,20 +262,23 @@ impl Session {
         Ok(self.live()?.record.values.is_empty())
     }
 
-    /// Gives the session a new ID, and makes the old one invalid. **Call this when a user logs
-    /// in**, and whenever a user gets more rights: an attacker may have planted the old ID in the
-    /// browser (session fixation). With
+    /// Gives the session a new ID, and makes the old one invalid. **Call this when a user gets more
+    /// rights**: an attacker may have planted the old ID in the browser (session fixation). For a
+    /// login, call [`log_in`](Self::log_in), which does this as well. With
     /// [`Sessions::in_cookie`](crate::middleware::Sessions::in_cookie), copies of the old cookie
     /// stay valid until they expire.
+    ///
+    /// If another request has ended or renewed the session since this one loaded it, the session is
+    /// not restored, and the changes of this request are lost.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// fn login(session: Session) -> Result<Redirect> {
-    ///     // .. once the password is checked:
+    /// fn become_admin(session: Session) -> Result<Redirect> {
+    ///     // .. once the second factor is checked:
     ///     session.renew()?;
-    ///     session.insert("user", 17)?;
-    ///     Ok(Redirect::to("/"))
+    ///     session.insert("is_admin", true)?;
+    ///     Ok(Redirect::to("/admin"))
     /// }
     /// ```
     ///
@@ -287,6 +293,11 @@ impl Session {
     /// Records that a user logged in, and [renews](Self::renew) the session. `subject` identifies
     /// the user permanently, such as by the key of their row in the database. A full store evicts
     /// such sessions last.
+    ///
+    /// The values of a visitor stay, such as a shopping basket, and so do those of the same user.
+    /// If another user was logged in, all values are removed first, also those that this request
+    /// has inserted before. If another request has ended the session meanwhile, the login begins a
+    /// new one that has only what this request sets.
     ///
     /// If the app has [`Sessions::generations`](crate::middleware::Sessions::generations), the
     /// login ends when the generation of the subject is raised. This applies to this session,
@@ -315,10 +326,7 @@ impl Session {
         let subject = subject.to_string();
         // Read before the session is locked, because the app may query a database.
         let generation = self.inner.manager.generation(&subject)?;
-        let mut live = self.live()?;
-        live.begin_unless(&subject, now());
-        live.renew();
-        live.change(SUBJECT.to_owned(), Some(serde_json::to_value((subject, generation))?));
+        self.live()?.log_in(&subject, generation, now());
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::manager::LoadedSession;
 use super::record::Record;
@@ -92,17 +92,47 @@ impl LoadedSession {
     }
 
     /// Lets the lifetime begin anew, and removes the one that an earlier request set, unless the
-    /// same subject logs in.
+    /// same subject logs in. Removes everything of another subject.
     pub(super) fn begin_unless(&mut self, subject: &str, now: u64) {
-        let earlier = self.record.values.get(SUBJECT).and_then(|login| login.get(0));
-        if earlier.and_then(Value::as_str) == Some(subject) {
+        let earlier = self.record.values.get(SUBJECT);
+        if earlier.and_then(|login| login.get(0)).and_then(Value::as_str) == Some(subject) {
             return;
+        }
+        if earlier.is_some() {
+            let lifetime = self.changes.remove(REMEMBERED).flatten();
+            self.destroy();
+            self.record.touched = now;
+            if let Some(lifetime) = lifetime {
+                self.change(REMEMBERED.to_owned(), Some(lifetime));
+            }
         }
         // A visitor may have had the session for weeks before the login.
         self.record.created = now;
         if !self.sets_lifetime() {
             self.change(REMEMBERED.to_owned(), None);
         }
+    }
+
+    pub(super) fn log_in(&mut self, subject: &str, generation: u64, now: u64) {
+        self.begin_unless(subject, now);
+        self.renew();
+        let login = Value::from(vec![Value::from(subject), Value::from(generation)]);
+        self.record.values.insert(SUBJECT.to_owned(), login.clone());
+        // Recorded even if it is the same as before: it counts if another request has ended the
+        // session since.
+        self.changes.insert(SUBJECT.to_owned(), Some(login));
+    }
+
+    /// Returns whether this request has logged somebody in.
+    pub(super) fn logs_in(&self) -> bool {
+        matches!(self.changes.get(SUBJECT), Some(Some(_)))
+    }
+
+    /// Returns a session that has only what this request has set.
+    pub(super) fn own_changes(&self) -> Record {
+        let mut record = Record { values: Map::new(), ..self.record.clone() };
+        record.apply(&self.changes);
+        record
     }
 
     /// Returns whether this request sets or removes the lifetime. The cookie changes then, too.

@@ -31,8 +31,9 @@ pub enum SessionOwner {
 /// included. Implement this trait to use another database.
 ///
 /// An ID is a keyed hash of the value in the browser, so the contents of a store cannot be used as
-/// cookies. Records are opaque. Methods may block. An error ends the request with a `500` and is
-/// logged.
+/// cookies. Records are opaque. Methods may block. An error ends the request and is logged.
+/// The response is a `500`, or a `503` if the error is
+/// [`Error::unavailable`](crate::Error::unavailable).
 ///
 /// [`Sessions`](crate::middleware::Sessions) calls the methods with more parameters,
 /// [`load_presented`](Self::load_presented), [`insert_for`](Self::insert_for) and

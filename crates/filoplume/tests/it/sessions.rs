@@ -1,5 +1,6 @@
 //! Sessions in every kind of storage, under attacks and failures.
 
+mod logins;
 mod remembered;
 mod stores;
 
@@ -256,20 +257,27 @@ fn a_slow_request_does_not_restore_a_session_that_was_ended() {
                 barrier.wait();
                 session.insert("late", "yes")
             })
+            .post("/slow/renew", |session: Session, State(barrier): State<Arc<Barrier>>| {
+                barrier.wait();
+                barrier.wait();
+                session.renew()
+            })
             .state(Arc::clone(&barrier))
             .test()
             .without_cookies();
-        let login = client.post("/login/ada").send();
-        let cookie = login.cookie(NAME).expect("it is set");
-        std::thread::scope(|scope| {
-            let slow = scope.spawn(|| client.post("/slow").cookie(NAME, cookie).send());
-            barrier.wait();
-            client.post("/logout").cookie(NAME, cookie).send().assert_status(200);
-            barrier.wait();
-            slow.join().expect("it does not panic").assert_no_header("set-cookie");
-        });
-        client.get("/").cookie(NAME, cookie).send().assert_text("None");
-        client.get("/late").cookie(NAME, cookie).send().assert_text("None");
+        for path in ["/slow", "/slow/renew"] {
+            let login = client.post("/login/ada").send();
+            let cookie = login.cookie(NAME).expect("it is set");
+            std::thread::scope(|scope| {
+                let slow = scope.spawn(|| client.post(path).cookie(NAME, cookie).send());
+                barrier.wait();
+                client.post("/logout").cookie(NAME, cookie).send().assert_status(200);
+                barrier.wait();
+                slow.join().expect("it does not panic").assert_no_header("set-cookie");
+            });
+            client.get("/").cookie(NAME, cookie).send().assert_text("None");
+            client.get("/late").cookie(NAME, cookie).send().assert_text("None");
+        }
     });
 }
 

@@ -1,5 +1,7 @@
 //! Sessions over time, and of several requests at once.
 
+mod renewals;
+
 use super::*;
 use crate::session::MemoryStore;
 
@@ -183,19 +185,10 @@ fn the_absolute_timeout_of_a_login_counts_from_the_login() {
     for mut manager in [manager(Storage::Cookie), in_memory().0] {
         (manager.lifetime.absolute, manager.lifetime.idle) =
             (Duration::from_secs(300), Duration::from_secs(1000));
-        let log_in = |now| {
-            move |live: &mut LoadedSession| {
-                live.begin_unless("ada", now);
-                live.change(SUBJECT.to_owned(), Some(serde_json::json!(["ada", 0])));
-            }
-        };
+        let log_in = |now| move |live: &mut LoadedSession| live.log_in("ada", 0, now);
         let (cookie, _) = save_after(&manager, &begin(&manager), 200, log_in(200));
         // The same user again changes nothing: the session could be extended without end.
-        let again = |live: &mut LoadedSession| {
-            log_in(400)(live);
-            live.renew();
-        };
-        let (cookie, _) = save_after(&manager, &cookie, 400, again);
+        let (cookie, _) = save_after(&manager, &cookie, 400, log_in(400));
         assert_eq!(number(&manager, &cookie, "n", 499), Some(1));
         assert_eq!(number(&manager, &cookie, "n", 500), None);
     }
@@ -203,24 +196,22 @@ fn the_absolute_timeout_of_a_login_counts_from_the_login() {
 
 #[test]
 fn a_lifetime_belongs_to_one_login() {
-    fn log_in(live: &mut LoadedSession, subject: &str) {
-        live.begin_unless(subject, 1);
-        live.renew();
-        live.change(SUBJECT.to_owned(), Some(serde_json::json!([subject, 0])));
-    }
     for manager in [manager(Storage::Cookie), in_memory().0] {
         let (cookie, kept) = save_after(&manager, &begin(&manager), 1, |live| {
             // The order does not matter within a request.
             live.remember(Duration::from_secs(900), 1);
-            log_in(live, "ada");
+            live.log_in("ada", 0, 1);
         });
         assert_eq!(kept, Some(900));
-        let (cookie, kept) = save_after(&manager, &cookie, 2, |live| log_in(live, "ada"));
+        let (cookie, kept) = save_after(&manager, &cookie, 2, |live| live.log_in("ada", 0, 1));
         assert_eq!(kept, Some(899), "she changed her password");
-        let (other, kept) = save_after(&manager, &cookie, 3, |live| log_in(live, "bob"));
+        let (other, kept) = save_after(&manager, &cookie, 3, |live| {
+            live.log_in("bob", 0, 3);
+            live.change("n".to_owned(), Some(1.into()));
+        });
         assert_eq!(kept, None);
-        assert_eq!(number(&manager, &other, "n", 159), Some(1));
-        assert_eq!(number(&manager, &other, "n", 160), None);
+        assert_eq!(number(&manager, &other, "n", 162), Some(1));
+        assert_eq!(number(&manager, &other, "n", 163), None);
     }
 }
 

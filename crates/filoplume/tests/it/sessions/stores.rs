@@ -66,7 +66,7 @@ fn a_store_is_read_and_written_only_if_necessary() {
     client.put("/color/blue").send().assert_no_header("set-cookie");
     assert_eq!(counts(), (1, 1));
     client.post("/login/ada").send();
-    assert_eq!(counts(), (1, 2), "the new one is kept, and the old one removed");
+    assert_eq!(counts(), (1, 3), "the old one is claimed, the new one kept, the old one removed");
     client.post("/logout").send();
     assert_eq!(counts(), (1, 1));
 }
