@@ -10,7 +10,7 @@ use super::context::Context;
 use super::error::{Error, Result};
 use super::handler::Shareable;
 use super::options::RouteOptions;
-use super::panics::{Panicked, panic_message};
+use super::panics::{PanicFlag, Panicked, panic_message};
 use super::refusal::NextRefused;
 use super::response::{IntoResponse, respond};
 
@@ -294,7 +294,8 @@ impl<'a> Next<'a> {
         result.unwrap_or_else(|error| self.context.pending(error))
     }
 
-    /// Like [`run`](Self::run), but returns a panic further in as `Err` with its message.
+    /// Like [`run`](Self::run), but returns a panic further in as `Err` with its message. Whatever
+    /// this middleware answers then, the changes to a session are not saved.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -313,13 +314,20 @@ impl<'a> Next<'a> {
     ///
     /// If the handler or middleware further in panics.
     pub fn run_catching(self, request: Request) -> std::result::Result<Response, String> {
+        let flag = PanicFlag::of(&request);
+        let caught = |message| {
+            if let Some(flag) = &flag {
+                flag.set();
+            }
+            message
+        };
         let result = catch_unwind(AssertUnwindSafe(|| self.run(request)));
         let response = result.map_err(|panic| {
             note_caught_panic();
-            panic_message(&*panic)
+            caught(panic_message(&*panic))
         })?;
         match Error::of(&response).and_then(Error::downcast_ref::<Panicked>) {
-            Some(panicked) => Err(panicked.message.clone()),
+            Some(panicked) => Err(caught(panicked.message.clone())),
             None => Ok(response),
         }
     }
@@ -348,6 +356,7 @@ impl std::fmt::Debug for Layers<'_> {
 }
 
 /// Returns whether a response stands for a panic, after which the handler's work may be incomplete.
+/// Middleware that others may stand within also looks at the [`PanicFlag`].
 #[cfg(feature = "cookies")]
 pub(crate) fn is_panic(response: &Response) -> bool {
     Error::of(response).and_then(Error::downcast_ref::<Panicked>).is_some()

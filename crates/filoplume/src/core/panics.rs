@@ -10,7 +10,10 @@ use std::cell::RefCell;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+
+use filoplume_runtime::Request;
 
 /// A panic, as the source of a `500`.
 #[derive(Debug)]
@@ -18,6 +21,34 @@ pub(crate) struct Panicked {
     pub(crate) message: String,
     /// File, line and column; in development mode only.
     pub(crate) location: Option<String>,
+}
+
+/// Tells middleware further out that a panic became another response, which does not carry it any
+/// more. That middleware adds it to the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PanicFlag(Arc<AtomicBool>);
+
+impl PanicFlag {
+    /// Returns the flag of a request, if it has one.
+    pub(crate) fn of(request: &Request) -> Option<Self> {
+        request.extensions().get().cloned()
+    }
+
+    /// Returns the flag of a request, and adds one if it has none.
+    #[cfg(feature = "sessions")]
+    pub(crate) fn add_to(request: &mut Request) -> Self {
+        request.extensions_mut().get_or_insert_default::<Self>().clone()
+    }
+
+    // The same thread reads it, when the inner middleware has returned.
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(feature = "sessions")]
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 thread_local! {

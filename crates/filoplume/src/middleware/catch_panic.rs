@@ -8,7 +8,7 @@ use filoplume_runtime::{Headers, Request, Response};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
-use crate::core::panics::Panicked;
+use crate::core::panics::{PanicFlag, Panicked};
 use crate::core::response::IntoResponse;
 
 /// Answers with a response of the program when inner middleware or the handler panics.
@@ -59,11 +59,16 @@ impl CatchPanic {
 
 impl Middleware for CatchPanic {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        let flag = PanicFlag::of(&request);
         let response = run_catching_panics(request, next);
         // Inner middleware that adds something to every response may already have caught the panic.
         let panicked = Error::of(&response).and_then(Error::downcast_ref::<Panicked>);
         match (panicked, &self.respond) {
             (Some(panicked), Some(respond)) => {
+                // The page does not carry the panic.
+                if let Some(flag) = flag {
+                    flag.set();
+                }
                 let mut page = respond(&panicked.message)?;
                 add_missing(page.headers_mut(), response.headers())?;
                 Ok(page)

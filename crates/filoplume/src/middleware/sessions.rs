@@ -11,6 +11,7 @@ use crate::client::is_over_tls;
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next, is_panic};
 use crate::core::options::RouteOptions;
+use crate::core::panics::PanicFlag;
 use crate::extract::{Cookies, add_set_cookie, is_cookie_name};
 use crate::key::Key;
 use crate::semantics::vary::add_vary;
@@ -59,8 +60,9 @@ const NAME: &str = "session";
 /// [`in_cookie`](Self::in_cookie) it has the session itself, encrypted. A session begins when a
 /// value is inserted; taking a [`CsrfToken`](super::CsrfToken) for a form does not begin one. A
 /// session is written when it was changed, and also to record that it is in use: at most once per
-/// sixteenth of the idle timeout. If a store fails, the response is a `500`, and the log has a
-/// line.
+/// sixteenth of the idle timeout. If a store fails, the log has a line, and the response is a
+/// `503` if the store is only away for the moment, such as a Redis server that does not answer or
+/// a locked SQLite database. Otherwise it is a `500`.
 ///
 /// The cookie is `HttpOnly`, `SameSite=Lax`, and `Secure` unless the app runs in [development
 /// mode](crate::App::development). Browsers accept a `Secure` cookie over plain HTTP from
@@ -91,7 +93,8 @@ impl Sessions {
     /// A cookie is valid until it expires. So logging out ends the session in this browser only,
     /// and a copy of the cookie still works, unless the app uses
     /// [`generations`](Self::generations). If two requests change the session at once, the last one
-    /// wins.
+    /// wins. So a slow request that changes the session can send the cookie of before a logout
+    /// again.
     ///
     /// ```
     /// use filoplume::Key;
@@ -360,8 +363,9 @@ impl Middleware for Sessions {
         };
         let session = Session::new(Arc::clone(&self.manager), presented);
         request.extensions_mut().insert(session.clone());
+        let flag = PanicFlag::add_to(&mut request);
         let mut response = next.run(request);
-        if is_panic(&response) {
+        if flag.is_set() || is_panic(&response) {
             return Ok(response);
         }
         if let Some(updates) = session.save()? {

@@ -1,6 +1,7 @@
 //! Sessions in every kind of storage, under attacks and failures.
 
 mod logins;
+mod panics;
 mod remembered;
 mod stores;
 
