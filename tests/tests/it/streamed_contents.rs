@@ -230,7 +230,7 @@ fn requests_behind_a_streamed_content_are_answered() {
 fn a_streamed_content_that_does_not_arrive_is_not_an_error_of_the_program() {
     let (told, statuses) = mpsc::channel();
     let app = filoplume::App::new()
-        .post("/", |mut content: filoplume::Body| {
+        .post("/", |mut content: Body| {
             Ok::<_, filoplume::Error>(std::io::read_to_string(&mut content)?)
         })
         .with(move |request: Request, next: filoplume::middleware::Next<'_>| {

@@ -36,8 +36,7 @@ pub(super) struct SocketProtocol {
     health: Health,
     /// When the incomplete message began to arrive.
     message_since: Option<Instant>,
-    /// Whether the next deadline is that of the message.
-    expects_message: bool,
+    looks_at: LooksAt,
     is_closing: bool,
     /// A room to which this socket has sent more than its members read, or that it is in and that
     /// others have overrun. It is forgotten when the health is checked.
@@ -61,6 +60,16 @@ enum Health {
     Pinged,
 }
 
+/// What the next deadline is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LooksAt {
+    /// Whether the peer is there.
+    #[default]
+    Peer,
+    /// Whether the message that arrives takes too long.
+    Message,
+}
+
 /// Whether the messages after an event are read in the same call.
 enum After {
     Continue,
@@ -81,7 +90,7 @@ impl SocketProtocol {
             times,
             health: Health::Heard,
             message_since: None,
-            expects_message: false,
+            looks_at: LooksAt::Peer,
             is_closing: false,
             crowded: None,
             paused_until: None,
@@ -260,7 +269,7 @@ impl SocketProtocol {
     /// health would be too late.
     fn expect_message(&mut self, left: Duration, io: &mut Io<'_>) {
         if !self.is_closing && self.paused_until.is_none() {
-            self.expects_message = true;
+            self.looks_at = LooksAt::Message;
             io.set_timeout(left);
         }
     }
@@ -384,9 +393,9 @@ impl Protocol for SocketProtocol {
         if self.paused_until.is_some() {
             return self.end_pause(io);
         }
-        self.call(io, |this, io| match mem::take(&mut this.expects_message) {
-            true => this.check_message(io),
-            false => this.check_health(io),
+        self.call(io, |this, io| match mem::take(&mut this.looks_at) {
+            LooksAt::Peer => this.check_health(io),
+            LooksAt::Message => this.check_message(io),
         });
     }
 
