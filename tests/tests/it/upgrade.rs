@@ -280,6 +280,38 @@ fn a_handler_may_set_longer_timeouts_than_the_configuration() {
     assert_eq!(client.send("late").read_exactly(4), b"late");
 }
 
+/// The content must not be taken for the first bytes of the new protocol.
+#[test]
+fn a_request_with_unread_content_is_not_upgraded() {
+    struct Streams;
+    impl Service for Streams {
+        fn plan(&self, _: &mut Request) -> Plan {
+            Plan::new().streamed()
+        }
+        fn call(&self, request: Request) -> Response {
+            upgrades(request)
+        }
+    }
+    let server = TestServer::start(Streams);
+    for (fields, content) in [
+        ("Content-Length: 6\r\n", "sec"),
+        ("Content-Length: 6\r\nExpect: 100-continue\r\n", ""),
+        ("Content-Length: 9000000\r\n", "begin"),
+        ("Transfer-Encoding: chunked\r\n", "6\r\nsecret\r\n"),
+    ] {
+        let mut client = server.client();
+        let head = UPGRADE.replace("Host: t\r\n", &format!("Host: t\r\n{fields}"));
+        client.send(head);
+        // Part of it comes later.
+        client.send(content);
+        let response = client.response();
+        assert_eq!((response.status, response.header("upgrade")), (400, None), "{fields}");
+    }
+    let mut client = server.client();
+    client.send(UPGRADE);
+    is_upgraded(&mut client);
+}
+
 #[test]
 fn a_101_without_an_upgrade_handler_is_a_500() {
     let server = TestServer::start(|request: Request| {

@@ -127,6 +127,12 @@ impl Http {
             return self.respond(&mut Response::new(500), route, stream, buffers, config);
         }
         let stream = stream.and_then(|stream| self.keep_stream(stream, &body, buffers, config));
+        if is_upgrade && self.has_unread_content() {
+            // Bytes of the content would be taken for the new protocol (RFC 9110, section 7.8).
+            let mut refusal = Response::new(400);
+            refusal.set_text("a request that changes the protocol must be complete");
+            return self.respond(&mut refusal, route, stream, buffers, config);
+        }
         let (length, date) = (length_of(&body), buffers.clock.date());
         let encoding =
             self.messages.write_head(status, &headers, length, date, &mut buffers.output);
@@ -140,6 +146,12 @@ impl Http {
             sending.reader_memory = reader_memory;
         }
         responded
+    }
+
+    /// Returns whether the peer may still send content of the request.
+    fn has_unread_content(&self) -> bool {
+        !self.messages.reading_is_complete()
+            || self.messages.will_close() == Some(CloseReason::ContentUnread)
     }
 
     /// Returns the stream of the request's content if the reader of the response may still be
