@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{BlockingStream, Stopping};
@@ -64,6 +64,8 @@ pub struct BlockingSocket {
     stage: Stage,
     /// Whether a call has failed, as far as the program knows.
     has_failed: bool,
+    /// Since when it is closing.
+    closing_since: Option<Instant>,
     goodbye: Arc<Goodbye>,
     counts: Option<Counted>,
 }
@@ -97,6 +99,10 @@ enum Stage {
 /// the wait.
 struct Goodbye {
     turn: Mutex<Turn>,
+    /// When the frame was sent by another thread.
+    said_at: OnceLock<Instant>,
+    /// How long the peer may take to answer.
+    close_timeout: Duration,
     /// A second handle of the socket.
     stream: Mutex<Option<BlockingStream>>,
 }
@@ -114,9 +120,11 @@ enum Turn {
 }
 
 impl Goodbye {
-    fn of(stream: &BlockingStream) -> Self {
+    fn of(stream: &BlockingStream, close_timeout: Duration) -> Self {
+        let (turn, said_at) = (Mutex::new(Turn::Free), OnceLock::new());
         // Without a second handle, the socket's thread sends the close frame after its next write.
-        Self { turn: Mutex::new(Turn::Free), stream: Mutex::new(stream.try_clone().ok()) }
+        let stream = Mutex::new(stream.try_clone().ok());
+        Self { turn, said_at, close_timeout, stream }
     }
 
     /// Called on the thread of all callbacks, which must not wait for one peer.
@@ -134,11 +142,15 @@ impl Goodbye {
             }
         }
         let Some(stream) = &mut *stream else { return };
+        // Before the timeout is set: see `fill`.
+        let _ = self.said_at.set(Instant::now());
         let mut frame = Vec::new();
         Encoder::server().close(Some(GOODBYE), &mut frame);
         // The peer may be gone.
         let _ = stream.set_write_timeout(Some(GOODBYE_TIMEOUT));
         let _ = stream.write_all(&frame);
+        // The socket's thread may be in the middle of a long wait for a silent peer.
+        let _ = stream.set_read_timeout(Some(self.close_timeout.max(READ_TIMEOUT_MIN)));
     }
 
     /// Begins a write of the socket's thread. Returns `false` if nothing may be written any more.
@@ -249,12 +261,37 @@ impl BlockingSocket {
         }
     }
 
+    /// Returns when this side has sent a close frame, if it has.
+    fn closing_since(&mut self) -> Option<Instant> {
+        let said_at = self.goodbye.said_at.get().copied();
+        if self.stage == Stage::Open && said_at.is_some() {
+            self.stage = Stage::Closing;
+        }
+        if self.stage == Stage::Open {
+            return None;
+        }
+        Some(*self.closing_since.get_or_insert_with(|| said_at.unwrap_or_else(Instant::now)))
+    }
+
     /// Waits for bytes. Returns whether a ping waits for its answer.
     fn fill(&mut self, is_pinged: bool) -> io::Result<bool> {
-        // Without any time for the peer's answer, what has arrived is read, and nothing is awaited.
-        let timeout = read_timeout(self.stage, is_pinged, &self.config.times).max(READ_TIMEOUT_MIN);
+        let timeout = match self.closing_since() {
+            None => read_timeout(is_pinged, &self.config.times),
+            Some(since) => {
+                let left = self.config.times.close_timeout.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    self.stage = Stage::Closed;
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                left
+            }
+        };
         self.decoder.release();
-        self.stream.set_read_timeout(Some(timeout))?;
+        self.stream.set_read_timeout(Some(timeout.max(READ_TIMEOUT_MIN)))?;
+        if self.stage == Stage::Open && self.goodbye.said_at.get().is_some() {
+            // The frame was sent meanwhile, and this may have replaced its timeout.
+            return Ok(is_pinged);
+        }
         let mut chunk = [0; READ_BYTES];
         match self.stream.read(&mut chunk) {
             Ok(0) => {
@@ -321,9 +358,8 @@ impl BlockingSocket {
             self.stage = Stage::Closing;
             self.flush()?;
         }
-        // What the peer has sent before its answer is discarded.
-        let started = Instant::now();
-        while self.stage != Stage::Closed && started.elapsed() < self.config.times.close_timeout {
+        // What the peer has sent before its answer is discarded. `fill` limits the time.
+        while self.stage != Stage::Closed {
             self.next()?;
             if self.stage != Stage::Closed {
                 self.fill(false)?;
@@ -393,7 +429,7 @@ pub(super) fn run<R: SocketResult>(
     handler: impl FnOnce(&mut BlockingSocket) -> R,
 ) {
     let Negotiated { codec, subprotocol, config, counts, .. } = negotiated;
-    let goodbye = Arc::new(Goodbye::of(&stream));
+    let goodbye = Arc::new(Goodbye::of(&stream, config.times.close_timeout));
     let says = Arc::clone(&goodbye);
     // Removed when this returns.
     let _guard = stopping.on_stopping(move || says.say());
@@ -408,6 +444,7 @@ pub(super) fn run<R: SocketResult>(
         subprotocol,
         stage: Stage::Open,
         has_failed: false,
+        closing_since: None,
         goodbye,
         counts: counts.map(Counted::new),
     };
@@ -446,31 +483,7 @@ fn is_of_connection(error: &Error) -> bool {
     )
 }
 
-/// Returns how long to wait for input.
-fn read_timeout(stage: Stage, is_pinged: bool, times: &Times) -> Duration {
-    match (stage, is_pinged) {
-        (Stage::Open, false) => times.ping_interval,
-        (Stage::Open, true) => times.pong_timeout,
-        (Stage::Closing | Stage::Closed, _) => times.close_timeout,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_stage_has_its_patience() {
-        let [ping_interval, pong_timeout, close_timeout] = [1, 2, 3].map(Duration::from_secs);
-        let times =
-            Times { ping_interval, pong_timeout, close_timeout, message_timeout: Duration::MAX };
-        for (stage, is_pinged, expected) in [
-            (Stage::Open, false, ping_interval),
-            (Stage::Open, true, pong_timeout),
-            (Stage::Closing, false, close_timeout),
-            (Stage::Closing, true, close_timeout),
-        ] {
-            assert_eq!(read_timeout(stage, is_pinged, &times), expected, "{is_pinged}");
-        }
-    }
+/// Returns how long to wait for input of an open socket.
+fn read_timeout(is_pinged: bool, times: &Times) -> Duration {
+    if is_pinged { times.pong_timeout } else { times.ping_interval }
 }

@@ -77,20 +77,36 @@ fn an_error_of_another_connection_is_not_one_of_the_peer() {
     client.expect(Received::Close(1011, String::new()));
 }
 
-/// The time for the peer's answer is up at once.
+/// Whether it says nothing or very much.
 #[test]
-fn a_server_that_stops_does_not_wait_for_a_silent_socket_without_a_close_timeout() {
-    let app = start(echo(|upgrade| {
-        upgrade
-            .close_timeout(Duration::ZERO)
-            .ping_interval(Some(Duration::from_millis(50)))
-            .pong_timeout(2 * DEADLINE)
-    }));
-    let mut client = Client::connect(app.local_addr(), "/ws");
-    client.expect(Received::Ping(Vec::new()));
-    let started = std::time::Instant::now();
-    app.shutdown();
-    assert!(started.elapsed() < Duration::from_secs(8), "the drain timeout has passed");
+fn a_peer_has_the_close_timeout_for_its_answer_when_the_server_stops() {
+    for (talks, close_timeout) in [(false, 200), (true, 200), (false, 0)] {
+        let (ended, is_ended) = std::sync::mpsc::channel();
+        let app = App::new().websocket("/ws", move |upgrade: WebSocketUpgrade| {
+            let ended = ended.clone();
+            let upgrade = upgrade.close_timeout(Duration::from_millis(close_timeout));
+            upgrade.on_thread(move |socket: &mut BlockingSocket| {
+                while let Ok(Some(message)) = socket.receive() {
+                    let _ = socket.send(message.as_text().unwrap_or_default());
+                }
+                let _ = ended.send(());
+            })
+        });
+        let app = start(app);
+        let mut client = Client::connect(app.local_addr(), "/ws");
+        client.text("hello");
+        client.expect(text("hello"));
+        let mut stream = client.stream().try_clone().unwrap();
+        app.shutdown();
+        // Less than a silent peer has before and after a ping.
+        let has_ended = (0..1000).any(|_| {
+            if talks {
+                let _ = stream.write_all(&[0x81, 0x81, 0, 0, 0, 0, b'a']);
+            }
+            is_ended.recv_timeout(Duration::from_millis(20)).is_ok()
+        });
+        assert!(has_ended, "talks: {talks}, {close_timeout} ms");
+    }
 }
 
 #[test]
