@@ -94,6 +94,9 @@ impl Share {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     interval: Nanos,
+    /// The longer interval before `slow_until`, in nanoseconds.
+    slow_interval: Nanos,
+    slow_until: Nanos,
     next: Nanos,
 }
 
@@ -108,18 +111,33 @@ impl Pace {
             clippy::cast_precision_loss,
             reason = "a float saturates, and threads are few"
         )]
-        Self { interval: (single * of as f64) as Nanos, next: (single * index as f64) as Nanos }
+        let (interval, next) = ((single * of as f64) as Nanos, (single * index as f64) as Nanos);
+        Self { interval, slow_interval: interval, slow_until: 0, next }
+    }
+
+    /// Leaves `others` per second of this limit to others until `until`, over all of the `of`
+    /// threads. If nothing remains, no time before the next one after `until` is free.
+    pub(crate) fn share_with(&mut self, per_second: f64, others: f64, of: usize, until: Nanos) {
+        let rest = per_second - others;
+        if rest <= 0.0 {
+            self.skip_to(until);
+            return;
+        }
+        self.slow_interval = Self::new(Some(rest), 0, of).interval;
+        self.slow_until = until;
     }
 
     /// Marks all times up to `at` as used.
-    pub(crate) fn skip_to(&mut self, at: Nanos) {
+    fn skip_to(&mut self, at: Nanos) {
         self.next = self.next.max(at.saturating_add(self.interval));
     }
 
     /// Takes and returns the next free time, `now` or later.
     pub(crate) fn take(&mut self, now: Nanos) -> Nanos {
         let at = self.next.max(now);
-        self.next = at.saturating_add(self.interval);
+        let soonest = at.saturating_add(self.interval);
+        let slow = at.saturating_add(self.slow_interval).min(self.slow_until);
+        self.next = soonest.max(slow);
         at
     }
 }
@@ -138,6 +156,17 @@ mod tests {
         assert_eq!(pace.take(0), 3 * SECOND);
         pace.skip_to(10 * SECOND);
         assert_eq!(pace.take(0), 11 * SECOND);
+    }
+
+    #[test]
+    fn a_shared_pace_has_its_whole_rate_when_the_others_have_ended() {
+        let second = |pace: &mut Pace| pace.take(0) / SECOND;
+        let mut pace = Pace::new(Some(1.0), 0, 1);
+        pace.share_with(1.0, 0.75, 1, 10 * SECOND);
+        assert_eq!([(); 5].map(|()| second(&mut pace)), [0, 4, 8, 10, 11]);
+        let mut pace = Pace::new(Some(1.0), 0, 1);
+        pace.share_with(1.0, 1.0, 1, 10 * SECOND);
+        assert_eq!([(); 2].map(|()| second(&mut pace)), [11, 12]);
     }
 
     #[test]

@@ -118,13 +118,15 @@ impl<'a> Worker<'a> {
                 .map_or(Nanos::MAX, |after| counts_from.saturating_add(nanos(after))),
             progress: 0,
         };
-        if let Some(&last) = opens_at.last() {
-            worker.pace.skip_to(last);
-        }
         if !plan.keep_alive && plan.rate.is_some() {
             // Connections are opened when a request is due.
             (0..opens_at.len()).for_each(|slot| worker.make_available(slot));
         } else {
+            // The first connects have their own times. A ramp is no limit for later ones.
+            if let (Some(limit), Some(&last)) = (plan.connect_rate, opens_at.last()) {
+                let first = plan.opening_rate().unwrap_or(limit);
+                worker.pace.share_with(limit, first, plan.threads, last);
+            }
             worker.to_open.extend(opens_at.into_iter().enumerate().map(|(slot, at)| (at, slot)));
         }
         Ok(worker)

@@ -1,6 +1,7 @@
 //! The kinds of load: durations, connections and threads.
 
 use std::io::{BufReader, Write};
+use std::process::Child;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -158,6 +159,11 @@ fn connections_that_are_not_open_yet_do_not_starve() {
     }
 }
 
+fn interrupt(child: &Child) {
+    let process = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+}
+
 #[test]
 fn an_interrupt_ends_with_a_report() {
     let asked = Counter::default();
@@ -173,14 +179,13 @@ fn an_interrupt_ends_with_a_report() {
     // The program handles signals before it sends its first request. Each of two connections can
     // ask once before a response: without any, the program would end with a failure.
     wait_until(|| asked.get() > 2);
-    let process = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    interrupt(&child);
     assert_eq!(wait(&mut child, &arguments), Some(0));
     assert!(stdout.join().unwrap().contains("requests/s"));
 }
 
 /// Starts one of the program's own servers, and returns it with its URL.
-fn start_server(name: &str) -> (std::process::Child, String) {
+fn start_server(name: &str) -> (Child, String) {
     use std::io::{BufRead, BufReader};
     let mut server = start(&[name, "--listen", ":0", "--threads", "1"]);
     let mut line = String::new();
@@ -219,4 +224,25 @@ fn the_programs_echo_server_answers() {
     }
     let _ = server.kill();
     let _ = server.wait();
+}
+
+#[test]
+fn a_ramp_does_not_delay_connections_that_are_opened_again() {
+    let port = always(HELLO);
+    for more in ["", "--connect-rate 200"] {
+        let load = format!(":{port} -c 4 -t 1 --no-keepalive --ramp 2s -d 1s {more}");
+        let (run, _) = measure(&load);
+        let responses = count(&run, "responses");
+        assert!(responses > 50, "{more}: {run}");
+        assert!(more.is_empty() || responses <= 201, "{more}: {run}");
+    }
+}
+
+#[test]
+fn a_connection_per_due_request_need_not_wait_for_all_first_connects() {
+    let port = always(HELLO);
+    // At this rate, 64 connects take more than six seconds.
+    let load = format!(":{port} -c 64 -t 1 --no-keepalive -r 100 --connect-rate 10 -d 1s");
+    let (run, _) = measure(&load);
+    assert!((4..=11).contains(&count(&run, "responses")), "{run}");
 }
