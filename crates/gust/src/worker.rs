@@ -13,6 +13,7 @@ use crate::exchange::Exchange;
 use crate::outbox::{Finished, Outbox, longest_wait};
 use crate::plan::{Plan, Protocol};
 use crate::request_source::RequestSource;
+use crate::retry::Reachability;
 use crate::schedule::{Pace, Schedule, Share};
 use crate::shared::{Budget, Shared};
 use crate::tally::{ErrorKind, Tally};
@@ -39,6 +40,9 @@ const CONNECT_BATCH_MAX: usize = 256;
 
 /// Longest wait, so that a request to stop is noticed.
 const WAIT_MAX: Nanos = SECOND / 20;
+
+/// How often timeouts are checked.
+const EXPIRY_INTERVAL: Nanos = SECOND / 10;
 
 const TIMER: Token = Token(usize::MAX);
 
@@ -76,8 +80,10 @@ struct Worker<'a> {
     outbox: Outbox,
     cpu: ThreadTime,
     end: Nanos,
-    /// The time at which a connection was last opened or closed.
-    progress: Nanos,
+    /// When timeouts are checked next. It does not depend on the tick, which is longer with many
+    /// threads.
+    next_expiry: Nanos,
+    server: Reachability,
 }
 
 impl<'a> Worker<'a> {
@@ -116,7 +122,8 @@ impl<'a> Worker<'a> {
                 .end
                 .after
                 .map_or(Nanos::MAX, |after| counts_from.saturating_add(nanos(after))),
-            progress: 0,
+            next_expiry: EXPIRY_INTERVAL,
+            server: Reachability::default(),
         };
         if !plan.keep_alive && plan.rate.is_some() {
             // Connections are opened when a request is due.
@@ -136,10 +143,14 @@ impl<'a> Worker<'a> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         loop {
             let now = self.shared.clock.now();
+            if now >= self.next_expiry {
+                self.expire(now);
+                self.next_expiry = (now / EXPIRY_INTERVAL + 1) * EXPIRY_INTERVAL;
+            }
             if now >= self.outbox.next_tick() {
                 self.tick(now);
             }
-            if now >= self.end || self.shared.is_stopped() || self.is_done(now) {
+            if now >= self.end || self.shared.is_stopped() || self.is_done() {
                 return Ok(());
             }
             self.open_due(now);
@@ -185,7 +196,7 @@ impl<'a> Worker<'a> {
 
     fn on_open(&mut self, slot: usize, since: Nanos) {
         let now = self.shared.clock.now();
-        self.progress = now;
+        self.server.reached();
         self.shared.note_opened();
         if since >= self.tally.counts_from {
             self.tally.slice.connect.record(now - since);
@@ -250,7 +261,7 @@ impl<'a> Worker<'a> {
     /// Closes a connection, and counts the error that was the reason if there was one.
     fn close(&mut self, slot: usize, error: Option<ErrorKind>) {
         let now = self.shared.clock.now();
-        self.progress = now;
+        self.server.reached();
         let connection = &mut self.connections[slot];
         let wait = connection.pause_after_close();
         let lost = connection.close(&self.tally, now + wait);
@@ -263,6 +274,11 @@ impl<'a> Worker<'a> {
         self.shared.note_refused(self.plan, error.to_string());
         let now = self.shared.clock.now();
         let connection = &mut self.connections[slot];
+        let begun = match &connection.link {
+            Link::Connecting { since, .. } => *since,
+            _ => now,
+        };
+        self.server.failed(begun, now, nanos(self.plan.timeout));
         let until = now + connection.pause_after_failure();
         connection.close(&self.tally, until);
         self.reopen(slot, until);
@@ -355,7 +371,8 @@ impl<'a> Worker<'a> {
     }
 
     fn poll_timeout(&self, now: Nanos) -> Nanos {
-        let mut until = self.outbox.next_tick().min(self.end).min(now + WAIT_MAX);
+        let mut until =
+            self.outbox.next_tick().min(self.end).min(now + WAIT_MAX).min(self.next_expiry);
         if let Some(&(at, _)) = self.to_open.first() {
             until = until.min(at);
         }
@@ -367,7 +384,6 @@ impl<'a> Worker<'a> {
     }
 
     fn tick(&mut self, now: Nanos) {
-        self.expire(now);
         if self.outbox.is_counted(now) {
             self.shared.note_errors(self.plan, self.tally.slice.errors.total());
         }
@@ -399,11 +415,11 @@ impl<'a> Worker<'a> {
 
     /// Returns whether all requests are answered or lost. Also ends a run without a duration when
     /// the server can no longer be reached, because the number of requests would never be reached.
-    fn is_done(&self, now: Nanos) -> bool {
+    fn is_done(&self) -> bool {
         let is_idle =
             || self.connections.iter().all(|connection| connection.exchange.in_flight() == 0);
         let server_is_gone = self.plan.end.after.is_none()
-            && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
+            && self.server.is_lost()
             && !self.connections.iter().any(Connection::is_open);
         (self.source.is_used_up() && is_idle()) || server_is_gone
     }

@@ -260,3 +260,14 @@ fn a_server_that_stops_ends_a_run_without_duration() {
         assert!(outcome.stdout.contains("of the requests could be sent"), "{}", outcome.stdout);
     }
 }
+
+/// Nine threads: with more than eight, figures are collected less often.
+#[test]
+fn timeouts_are_checked_ten_times_per_second_with_many_threads() {
+    let port = each_connection(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let (run, _) = measure(&format!(":{port} -c 9 -t 9 -d 450ms --timeout 50ms"));
+    // With a check each 200 ms there are at most two for each connection.
+    assert!(count(&run, "errors.timeout") > 18, "{run}");
+}

@@ -246,3 +246,25 @@ fn a_connection_per_due_request_need_not_wait_for_all_first_connects() {
     let (run, _) = measure(&load);
     assert!((4..=11).contains(&count(&run, "responses")), "{run}");
 }
+
+#[test]
+fn a_thread_that_has_no_connection_yet_goes_on() {
+    let slow = each_request(|_| {
+        // Slower than the client, so that the run lasts until the interrupt.
+        std::thread::sleep(Duration::from_millis(10));
+        HELLO.to_vec()
+    });
+    let url = format!(":{slow}");
+    let arguments: Vec<&str> = [url.as_str()]
+        .into_iter()
+        .chain("-c 2 -t 2 --ramp 4s --timeout 500ms -n 1000000 -q --format json".split(' '))
+        .collect();
+    let mut child = start(&arguments);
+    let stdout = collect(child.stdout.take().unwrap());
+    // The second connection is opened after two seconds, which is later than the timeout.
+    std::thread::sleep(Duration::from_millis(3500));
+    interrupt(&child);
+    assert_eq!(wait(&mut child, &arguments), Some(0));
+    let run: serde_json::Value = serde_json::from_str(&stdout.join().unwrap()).unwrap();
+    assert_eq!(count(&run, "connections.opened"), 2, "{run}");
+}
