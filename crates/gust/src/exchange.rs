@@ -264,7 +264,7 @@ impl Exchange {
                 return Err(ErrorKind::ClosedEarly);
             }
         }
-        if self.pending.is_empty() { Ok(()) } else { Err(ErrorKind::ClosedEarly) }
+        if self.pending.is_empty() && !plan.holds { Ok(()) } else { Err(ErrorKind::ClosedEarly) }
     }
 
     fn receive_http(
@@ -307,7 +307,9 @@ impl Exchange {
                     let was_early = self.unsent == self.pending.len();
                     self.complete(plan, now, tally);
                     if !may_follow || was_early {
-                        return Ok(Flow::Closing);
+                        // A connection that ends cannot be held.
+                        let ends = Ok(Flow::Closing);
+                        return if plan.holds { Err(ErrorKind::ClosedEarly) } else { ends };
                     }
                 }
             }

@@ -241,15 +241,20 @@ fn a_held_http_connection_asks_once() {
 
 #[test]
 fn a_held_http_connection_that_the_server_closes_is_an_error() {
-    let port = each_connection(|stream| {
-        let mut reader = BufReader::new(stream);
-        if read_request(&mut reader).is_some() {
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-            reader.get_mut().write_all(answer).unwrap();
-        }
-    });
-    let (run, _) = measure(&format!(":{port} --hold -c 1 -d 300ms"));
-    assert!(count(&run, "errors.closed_early") >= 1, "{run}");
+    for fields in ["content-length: 2\r\n", "content-length: 2\r\nconnection: close\r\n", ""] {
+        let port = each_connection(move |stream| {
+            let mut reader = BufReader::new(stream);
+            if read_request(&mut reader).is_some() {
+                let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\nok");
+                // The client may have closed the connection at the end of the run.
+                let _ = reader.get_mut().write_all(answer.as_bytes());
+            }
+        });
+        let (run, _) = measure(&format!(":{port} --hold -c 1 -d 300ms"));
+        let (errors, reopened) = (errors(&run), count(&run, "connections.reopened"));
+        assert_eq!(errors, count(&run, "errors.closed_early"), "{fields:?}: {run}");
+        assert!(errors >= 1 && errors >= reopened, "{fields:?}: {run}");
+    }
 }
 
 /// Starts a server that answers with an event stream and sends events until the client has gone.
