@@ -148,9 +148,9 @@ pub(crate) struct LoadArguments {
     /// with # are skipped.
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     urls: Option<PathBuf>,
-    /// Number of bytes in a message to tcp:// or ws://.
-    #[arg(short, long, default_value = "64", value_parser = parse_count, help_heading = "Request")]
-    length: u64,
+    /// Number of bytes in a message to tcp:// or ws://. [default: 64]
+    #[arg(short, long, value_parser = parse_count, help_heading = "Request")]
+    length: Option<u64>,
 
     #[command(flatten)]
     live: LiveArguments,
@@ -231,16 +231,21 @@ impl LoadArguments {
         let depth = bounded("--pipeline", self.pipeline, 1, 4096)?;
         let connections = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let connections = bounded("--connections", connections, 1, 1_000_000)?;
-        if self.no_keepalive && depth > 1 {
-            return Err(
-                "--no-keepalive allows one request per connection: leave out --pipeline".to_owned()
-            );
+        if self.closes() && depth > 1 {
+            return Err("--no-keepalive (or 'Connection: close') allows one request per \
+                        connection: leave out --pipeline"
+                .to_owned());
         }
         if self.timeout.is_zero() {
             return Err("--timeout must be longer than zero".to_owned());
         }
         if self.requests == Some(0) || self.duration.is_some_and(|duration| duration.is_zero()) {
             return Err("there is nothing to do: -n and -d must be greater than zero".to_owned());
+        }
+        if self.length.is_some() && matches!(protocol, Protocol::Http | Protocol::Events) {
+            return Err(
+                "-l is for tcp:// and ws://: use -b or -B for the content of a request".to_owned()
+            );
         }
         let (websocket, requests) = match protocol {
             Protocol::Http => (None, self.http_requests(&target, depth)?),
@@ -266,7 +271,7 @@ impl LoadArguments {
             threads,
             is_blocking: self.blocking_threads.is_some(),
             depth,
-            keep_alive: !self.no_keepalive && !self.asks_to_close(),
+            keep_alive: !self.closes(),
             end: self.end(),
             rate: self.rate,
             ramp: self.ramp,
@@ -304,7 +309,7 @@ impl LoadArguments {
                 authority: &target.authority,
                 headers: &headers,
                 content: &content,
-                closes: self.no_keepalive || self.asks_to_close(),
+                closes: self.closes(),
             };
             Template::http(&request, depth)
         };
@@ -334,9 +339,14 @@ impl LoadArguments {
                     .to_owned(),
             );
         }
-        let length = usize::try_from(self.length).unwrap_or(usize::MAX);
-        let length = bounded("--length", length, 1, 64 * 1024 * 1024)?;
+        let length = self.message_length(64 * 1024 * 1024)?;
         Ok(Requests::single(Template::message(length, depth)))
+    }
+
+    /// Returns the number of bytes in a message, which is at most `most`.
+    fn message_length(&self, most: usize) -> Result<usize, String> {
+        let length = usize::try_from(self.length.unwrap_or(64)).unwrap_or(usize::MAX);
+        bounded("--length", length, 1, most)
     }
 
     fn headers(&self) -> Result<Headers, String> {
@@ -351,15 +361,15 @@ impl LoadArguments {
         }
     }
 
-    /// Returns whether `-H 'Connection: close'` is given, which means the same as `--no-keepalive`.
-    fn asks_to_close(&self) -> bool {
+    /// Returns whether `--no-keepalive` or `-H 'Connection: close'` is given, which means the same.
+    fn closes(&self) -> bool {
         let says_close = |header: &String| {
             header.split_once(':').is_some_and(|(name, value)| {
                 name.trim().eq_ignore_ascii_case("connection")
                     && value.trim().eq_ignore_ascii_case("close")
             })
         };
-        self.headers.iter().any(says_close)
+        self.no_keepalive || self.headers.iter().any(says_close)
     }
 
     fn verify(&self, protocol: Protocol) -> Result<Option<Verify>, String> {

@@ -6,7 +6,7 @@ use clap::Args;
 use filoplume_http1::Headers;
 use http::Method;
 
-use super::{LoadArguments, bounded};
+use super::LoadArguments;
 use crate::plan::{HttpRequest, Protocol, Requests, Template};
 use crate::target::{Scheme, Target};
 use crate::websocket::WebSocket;
@@ -56,9 +56,11 @@ impl LoadArguments {
             );
         }
         let is_live = is_websocket || holds;
-        if is_live && (self.no_keepalive || self.blocking_threads.is_some()) {
+        if is_live && (self.closes() || self.blocking_threads.is_some()) {
             return Err(
-                "live connections are not for --no-keepalive and --blocking-threads".to_owned()
+                "live connections are not for --no-keepalive (or 'Connection: close') and \
+                        --blocking-threads"
+                    .to_owned(),
             );
         }
         if is_live && (self.urls.is_some() || self.expect.is_some()) {
@@ -105,8 +107,7 @@ impl LoadArguments {
         if self.method.is_some() || self.body.is_some() || self.body_file.is_some() {
             return Err("ws:// sends messages of -l bytes: leave out -X, -b and -B".to_owned());
         }
-        let length = usize::try_from(self.length).unwrap_or(usize::MAX);
-        let length = bounded("--length", length, 1, MESSAGE_BYTES_MAX)?;
+        let length = self.message_length(MESSAGE_BYTES_MAX)?;
         let websocket = WebSocket::new(nonce(), self.live.deflate);
         let mut headers = Headers::new();
         for (name, value) in websocket.fields() {

@@ -68,6 +68,9 @@ fn invalid_arguments_are_refused() {
     refused(":1 -d soon", "is not a duration");
     refused(":1 -r 0", "is not a rate");
     refused(":1 -p 2 --no-keepalive", "leave out --pipeline");
+    refused(":1 -p 2 -H Connection:close", "leave out --pipeline");
+    refused(":1 -l 5", "-l is for tcp:// and ws://");
+    refused(":1 --sse -l 5", "-l is for tcp:// and ws://");
     refused(":1 -H nonsense", "is not a header");
     refused(":1 -H a@b:c", "is not a valid header");
     refused(":1 -X CONNECT", "tunnel");
@@ -114,6 +117,8 @@ fn live_connections_have_options_of_their_own() {
     assert_eq!((held.protocol, held.holds), (Protocol::Http, true));
     refused("tcp://127.0.0.1:1 --hold", "--hold is for ws://");
     refused(":1 --hold --no-keepalive", "are not for --no-keepalive");
+    refused(":1 --hold -H Connection:close", "are not for --no-keepalive");
+    refused("ws://127.0.0.1:1 -H Connection:close", "are not for --no-keepalive");
     refused(":1 --deflate", "for ws://");
     refused("ws://127.0.0.1:1 --sse", "--sse is for http://");
     refused("ws://127.0.0.1:1 --hold -n 5", "leave out -n");
