@@ -148,6 +148,10 @@ impl Client<'_> {
     }
 
     fn await_responses(&mut self, slot: usize) {
+        let timeout = nanos(self.plan.timeout);
+        let is_late = |exchange: &Exchange, now: Nanos| {
+            exchange.oldest_sent().is_some_and(|sent| now.saturating_sub(sent) > timeout)
+        };
         while self.slots[slot].exchange.in_flight() > 0 && !self.is_over() {
             let Self { plan, slots, scratch, tally, shared, .. } = self;
             let Slot { stream, exchange, .. } = &mut slots[slot];
@@ -162,16 +166,20 @@ impl Client<'_> {
                 }
                 Ok(read) => {
                     tally.slice.bytes_received += read as u64;
-                    exchange.receive(plan, &mut scratch.input[..kept + read], now, tally)
+                    let input = &mut scratch.input[..kept + read];
+                    // A server that sends its answer byte by byte keeps each read short.
+                    match exchange.receive(plan, input, now, tally) {
+                        Ok(Flow::Open) if is_late(exchange, now) => Err(ErrorKind::Timeout),
+                        result => result,
+                    }
                 }
                 Err(error) => {
                     exchange.put_back(&scratch.input[..kept]);
-                    let sent = exchange.oldest_sent().unwrap_or(now);
                     match error.kind() {
                         io::ErrorKind::WouldBlock
                         | io::ErrorKind::TimedOut
                         | io::ErrorKind::Interrupted => {
-                            let is_late = now.saturating_sub(sent) > nanos(plan.timeout);
+                            let is_late = is_late(exchange, now);
                             if is_late { Err(ErrorKind::Timeout) } else { Ok(Flow::Open) }
                         }
                         _ => Err(ErrorKind::Reset),

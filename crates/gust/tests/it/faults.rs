@@ -261,6 +261,24 @@ fn a_server_that_stops_ends_a_run_without_duration() {
     }
 }
 
+#[test]
+fn a_response_that_never_ends_times_out() {
+    let port = each_connection(|stream| {
+        let mut reader = BufReader::new(stream);
+        read_request(&mut reader);
+        let stream = reader.get_mut();
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(b"x").is_ok() {
+            // Each byte comes before a read of a blocking client ends without one.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    for more in ["", "--blocking-threads 1"] {
+        let (run, _) = measure(&format!(":{port} -c 1 -d 1s --timeout 200ms {more}"));
+        assert!((2..=5).contains(&count(&run, "errors.timeout")), "{more}: {run}");
+    }
+}
+
 /// Nine threads: with more than eight, figures are collected less often.
 #[test]
 fn timeouts_are_checked_ten_times_per_second_with_many_threads() {
