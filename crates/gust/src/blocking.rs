@@ -11,12 +11,12 @@ use crate::cpu::ThreadTime;
 use crate::exchange::{Exchange, Flow};
 use crate::outbox::{Finished, Outbox, longest_wait};
 use crate::plan::Plan;
-use crate::retry::Retry;
+use crate::retry::{Reachability, Retry};
 use crate::shared::{Budget, Shared};
 use crate::tally::{ErrorKind, Tally};
 use crate::target::Address;
 use crate::tls::{Tls, TlsStream};
-use crate::units::{Nanos, SECOND, nanos};
+use crate::units::{Nanos, nanos};
 
 /// Longest time that a read blocks before the clock is read.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ pub(crate) fn run(plan: &Plan, shared: &Shared, index: usize, outbox: Outbox) ->
         outbox,
         cpu: ThreadTime::start(),
         end: plan.end.after.map_or(Nanos::MAX, |after| counts_from.saturating_add(nanos(after))),
-        progress: 0,
+        server: Reachability::default(),
     };
     client.drive();
     client.finish()
@@ -55,8 +55,7 @@ struct Client<'a> {
     outbox: Outbox,
     cpu: ThreadTime,
     end: Nanos,
-    /// The time at which a connection was last opened.
-    progress: Nanos,
+    server: Reachability,
 }
 
 struct Slot {
@@ -200,9 +199,7 @@ impl Client<'_> {
     /// Returns whether to give up a run without a duration, because the server can no longer be
     /// reached.
     fn server_is_gone(&self) -> bool {
-        let now = self.shared.clock.now();
-        self.plan.end.after.is_none()
-            && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
+        self.plan.end.after.is_none() && self.server.is_lost()
     }
 
     fn is_connected(&mut self, slot: usize) -> bool {
@@ -223,7 +220,7 @@ impl Client<'_> {
                 if let Some(is_resumed) = is_resumed {
                     self.tally.handshake(begun, is_resumed);
                 }
-                self.progress = begun;
+                self.server.reached();
                 self.shared.note_opened();
                 if begun >= self.tally.counts_from {
                     self.tally.slice.connect.record(self.shared.clock.now() - begun);
@@ -237,6 +234,10 @@ impl Client<'_> {
             Err(error) => {
                 self.tally.error(ErrorKind::Connect, 1);
                 self.shared.note_refused(self.plan, error.to_string());
+                let now = self.shared.clock.now();
+                self.server.failed(begun, now, nanos(plan.timeout));
+                let slot = &mut self.slots[slot];
+                slot.opens_at = now + slot.retry.pause_after_failure();
                 false
             }
         }
@@ -245,6 +246,7 @@ impl Client<'_> {
     /// Closes a connection, and counts the error that was the reason if there was one.
     fn close(&mut self, slot: usize, error: Option<ErrorKind>) {
         let now = self.shared.clock.now();
+        self.server.reached();
         let slot = &mut self.slots[slot];
         slot.stream = None;
         slot.opens_at = now + slot.retry.pause_after_close(slot.exchange.answered);

@@ -279,6 +279,25 @@ fn a_response_that_never_ends_times_out() {
     }
 }
 
+/// As after a server that accepts and closes, there are eight attempts in the first second and a
+/// quarter.
+#[test]
+fn a_server_that_is_gone_is_not_flooded_with_connects() {
+    for more in ["", "--blocking-threads 1"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            drop(listener);
+            let mut reader = BufReader::new(stream);
+            read_request(&mut reader);
+            let _ = reader.get_mut().write_all(HELLO);
+        });
+        let (run, _) = measure(&format!(":{port} -c 1 -d 1s {more}"));
+        assert!((2..=10).contains(&count(&run, "errors.connect")), "{more}: {run}");
+    }
+}
+
 /// Nine threads: with more than eight, figures are collected less often.
 #[test]
 fn timeouts_are_checked_ten_times_per_second_with_many_threads() {
