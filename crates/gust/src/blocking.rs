@@ -3,7 +3,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::connection::Scratch;
@@ -310,11 +312,26 @@ pub(crate) fn connect(
             Ok((Box::new(stream), Some(is_resumed)))
         }
         Address::Unix(path) => {
-            let stream = UnixStream::connect(path)?;
+            let stream = connect_unix(path, timeout)?;
             stream.set_read_timeout(Some(tick))?;
             stream.set_write_timeout(Some(tick))?;
             Ok((Box::new(stream), None))
         }
+    }
+}
+
+/// Connects to a Unix socket within `timeout`. With a full backlog the system waits, and limits the
+/// wait by the timeout of writes.
+fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    // A timeout that is rounded to zero would be none.
+    socket.set_write_timeout(Some(timeout.max(Duration::from_millis(1))))?;
+    match socket.connect(&socket2::SockAddr::unix(path)?) {
+        Ok(()) => Ok(UnixStream::from(OwnedFd::from(socket))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -341,7 +358,33 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
+    use socket2::{Domain, SockAddr, Socket as Socket2, Type};
+
     use super::*;
+
+    #[test]
+    fn a_connect_to_a_socket_with_a_full_backlog_ends_after_its_timeout() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let server = Socket2::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        server.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        server.listen(0).unwrap();
+        let (tell, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let (address, tick) = (Address::Unix(path), Duration::from_millis(50));
+            // The connections that fit are kept open.
+            let mut open = Vec::new();
+            let error = loop {
+                match connect(&address, None, tick, tick) {
+                    Ok(stream) => open.push(stream),
+                    Err(error) => break error.kind(),
+                }
+            };
+            tell.send(error)
+        });
+        let error = ended.recv_timeout(Duration::from_secs(20));
+        assert_eq!(error, Ok(io::ErrorKind::TimedOut));
+    }
 
     #[test]
     fn a_read_from_a_silent_server_ends_after_a_tick() {
