@@ -89,6 +89,9 @@ impl Client<'_> {
             let mut is_idle = true;
             for slot in 0..self.slots.len() {
                 is_idle &= !self.send_requests(slot);
+                if self.is_over() {
+                    return;
+                }
             }
             for slot in 0..self.slots.len() {
                 self.await_responses(slot);
@@ -108,44 +111,56 @@ impl Client<'_> {
         }
     }
 
-    /// Writes requests until the pipeline is full. Returns whether any is in flight or has just
-    /// failed.
+    /// Writes requests until the pipeline is full. Returns whether any is in flight, or was
+    /// until the write failed.
     fn send_requests(&mut self, slot: usize) -> bool {
-        if self.budget.is_used_up(self.shared) || !self.is_connected(slot) {
+        let begun = self.shared.clock.now();
+        if self.budget.is_used_up(self.shared) || !self.is_connected(slot, begun) {
             return false;
         }
-        let now = self.shared.clock.now();
-        let Self { plan, slots, budget, scratch, tally, .. } = self;
-        let Slot { stream, exchange, .. } = &mut slots[slot];
+        // With a new connection per request, the latency includes the connect.
+        let now = if self.plan.keep_alive { self.shared.clock.now() } else { begun };
+        let Self { plan, slots, budget, tally, .. } = self;
+        let exchange = &mut slots[slot].exchange;
         while exchange.in_flight() < plan.depth && budget.take(self.shared, now) {
             self.position += 1;
             exchange.begin(plan.requests.at(self.position), now, now, tally);
         }
-        let Some(stream) = stream else { return false };
-        while exchange.has_unsent() {
+        let has_begun = exchange.in_flight() > 0;
+        self.write_requests(slot);
+        has_begun
+    }
+
+    /// Writes the requests that were begun, until the end of the run at the latest.
+    fn write_requests(&mut self, slot: usize) {
+        let begun = self.shared.clock.now();
+        loop {
+            let Self { plan, slots, scratch, tally, .. } = self;
+            let Slot { stream: Some(stream), exchange, .. } = &mut slots[slot] else { return };
+            if !exchange.has_unsent() {
+                return;
+            }
             match stream.write(exchange.unsent_bytes(plan, &mut scratch.gathered)) {
                 Ok(written) => {
                     tally.slice.bytes_sent += written as u64;
                     exchange.note_written(plan, written);
                 }
-                Err(error) => {
-                    let kind = match error.kind() {
-                        io::ErrorKind::Interrupted => continue,
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                            let waited = self.shared.clock.now().saturating_sub(now);
-                            if waited < nanos(plan.timeout) && self.shared.clock.now() < self.end {
-                                continue;
-                            }
-                            ErrorKind::Timeout
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                        // A request of which a part is written is unanswered at the end.
+                        if self.is_over() {
+                            return;
                         }
-                        _ => ErrorKind::Reset,
-                    };
-                    self.close(slot, Some(kind));
-                    return true;
-                }
+                        let waited = self.shared.clock.now().saturating_sub(begun);
+                        if waited > nanos(self.plan.timeout) {
+                            return self.close(slot, Some(ErrorKind::Timeout));
+                        }
+                    }
+                    _ => return self.close(slot, Some(ErrorKind::Reset)),
+                },
             }
         }
-        self.slots[slot].exchange.in_flight() > 0
     }
 
     fn await_responses(&mut self, slot: usize) {
@@ -193,7 +208,9 @@ impl Client<'_> {
                 Err(kind) => self.close(slot, Some(kind)),
             }
         }
-        if !self.plan.keep_alive && self.slots[slot].stream.is_some() {
+        // At the end of the run a request may be unanswered, which is no error.
+        let Slot { stream, exchange, .. } = &self.slots[slot];
+        if !self.plan.keep_alive && stream.is_some() && exchange.in_flight() == 0 {
             self.close(slot, None);
         }
     }
@@ -204,11 +221,11 @@ impl Client<'_> {
         self.plan.end.after.is_none() && self.server.is_lost()
     }
 
-    fn is_connected(&mut self, slot: usize) -> bool {
+    /// Returns whether the connection is open, after an attempt to open it, which begins now.
+    fn is_connected(&mut self, slot: usize, begun: Nanos) -> bool {
         if self.slots[slot].stream.is_some() {
             return true;
         }
-        let begun = self.shared.clock.now();
         if begun < self.slots[slot].opens_at {
             return false;
         }

@@ -206,7 +206,9 @@ fn a_request_without_a_response_times_out() {
 fn a_server_that_never_accepts_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    for more in ["", "--blocking-threads 4"] {
+    for more in
+        ["", "--no-keepalive", "--blocking-threads 4", "--blocking-threads 4 --no-keepalive"]
+    {
         let (run, outcome) = measure(&format!(":{port} -c 4 -d 600ms {more}"));
         outcome.assert_code(1).assert_says("no request was answered");
         assert_eq!(
@@ -276,6 +278,21 @@ fn a_response_that_never_ends_times_out() {
     for more in ["", "--blocking-threads 1"] {
         let (run, _) = measure(&format!(":{port} -c 1 -d 1s --timeout 200ms {more}"));
         assert!((2..=5).contains(&count(&run, "errors.timeout")), "{more}: {run}");
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_written_until_the_end_is_unanswered() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("content");
+    std::fs::write(&file, vec![b'x'; 64 * 1024 * 1024]).unwrap();
+    // Connections to this server are open, and nothing reads from them.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for more in ["", "--blocking-threads 1", "--blocking-threads 1 --no-keepalive"] {
+        let load = format!(":{port} -c 1 -d 300ms {more} -B {}", file.display());
+        let (run, _) = measure(&load);
+        assert_eq!((errors(&run), count(&run, "unanswered")), (0, 1), "{more}: {run}");
     }
 }
 

@@ -12,7 +12,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::program::{count, errors, gust, measure};
+use crate::program::{count, errors, gust, measure, number};
 use crate::servers::{HELLO, answer_all, each_connection};
 
 /// An authority with a certificate for `localhost` and one for a client, in files.
@@ -268,5 +268,22 @@ fn a_handshake_that_never_ends_times_out() {
             gust(&format!("https://localhost:{port} -k -c 1 -n 2 --timeout 300ms {more}"));
         outcome.assert_code(2).assert_says("timed out");
         assert!(outcome.took < Duration::from_secs(10), "{:?}", outcome.took);
+    }
+}
+
+#[test]
+fn the_latency_of_a_connection_per_request_includes_the_handshake() {
+    let authority = Authority::new();
+    for more in ["", "--blocking-threads 1"] {
+        let config = Arc::clone(&authority.server);
+        let port = each_connection(move |stream| {
+            // This is what the test measures.
+            std::thread::sleep(Duration::from_millis(50));
+            answer_all(Secure::new(&config, stream), &|_| HELLO.to_vec());
+        });
+        let load = format!("https://localhost:{port} -k -c 1 -n 3 --no-keepalive {more}");
+        let (run, outcome) = measure(&load);
+        outcome.assert_code(0);
+        assert!(number(&run, "latency.min") >= 50e6, "{more}: {run}");
     }
 }
