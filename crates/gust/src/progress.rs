@@ -48,14 +48,16 @@ impl Progress {
             (false, true) => Style::Bar(bar()),
             (false, false) => Style::Lines,
         };
-        let warmup_seconds = plan.warmup.as_secs_f64();
+        let start = Instant::now();
+        // The responses of the warm-up are not counted, so its time is not either.
+        let since = start.checked_add(plan.warmup).unwrap_or(start);
         Self {
             style,
-            start: Instant::now(),
-            warmup_seconds,
+            start,
+            warmup_seconds: plan.warmup.as_secs_f64(),
             end_seconds: plan.end.after.map(|after| after.as_secs_f64()),
             end_requests: plan.end.requests,
-            recent: Recent { since: Instant::now(), responses: 0, latency: Histogram::new() },
+            recent: Recent { since, responses: 0, latency: Histogram::new() },
             told: 0,
         }
     }
@@ -78,6 +80,12 @@ impl Observer for Progress {
         }
         self.recent.responses += live.responses;
         self.recent.latency.add(&live.latency);
+        if live.is_warm_up && self.warmup_seconds > 0.0 {
+            if let Style::Bar(bar) = &self.style {
+                bar.set_message("warming up");
+            }
+            return;
+        }
         let done = self.done(live);
         #[expect(
             clippy::cast_possible_truncation,
@@ -92,7 +100,7 @@ impl Observer for Progress {
                 bar.set_position(step);
                 seconds >= SHOWN_SECONDS
             }
-            _ => !live.is_warm_up && tenth > self.told && tenth < 10,
+            _ => tenth > self.told && tenth < 10,
         };
         if !is_due {
             return;
@@ -106,7 +114,6 @@ impl Observer for Progress {
             count => format!("  {} errors", units::count(count)),
         };
         match &self.style {
-            Style::Bar(bar) if live.is_warm_up => bar.set_message(format!("warming up  {rate}/s")),
             Style::Bar(bar) => bar.set_message(format!("{rate}/s  p99 {p99}{errors}")),
             _ => eprintln!("{:>3} %  {rate}/s  p99 {p99}{errors}", tenth * 10),
         }

@@ -26,6 +26,16 @@ fn every_format_has_its_lines() {
 }
 
 #[test]
+fn the_first_line_of_progress_does_not_count_the_time_of_the_warm_up() {
+    let outcome = gust(&format!(":{} -c 1 -r 100 --warmup 2s -d 2s", always(HELLO)));
+    outcome.assert_code(0);
+    let line = outcome.stderr.lines().next().unwrap_or_default();
+    let rate = line.split_once("%  ").and_then(|(_, rest)| rest.split_once("/s"));
+    let rate: f64 = rate.and_then(|(rate, _)| rate.parse().ok()).expect("a rate");
+    assert!((50.0..150.0).contains(&rate), "{}", outcome.stderr);
+}
+
+#[test]
 fn without_a_terminal_progress_is_written_as_lines() {
     let port = always(HELLO);
     let outcome = gust(&format!(":{port} -c 2 -d 1200ms"));
