@@ -76,7 +76,8 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         (threads, Some(collected), Some(cpu))
     });
     drop(progress);
-    let threads = threads.map_err(|error| format!("a thread of the client failed: {error}"))?;
+    let mut threads = threads.map_err(|error| format!("a thread of the client failed: {error}"))?;
+    limit_never_sent(&mut threads, shared.left());
     if let Some(reason) = shared.refusal() {
         return Err(format!("cannot connect to {}: {reason}", plan.address));
     }
@@ -84,6 +85,15 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         return Err("no figures were collected".to_owned());
     };
     Ok(Run::new(plan, collected, &threads, cpu, tick))
+}
+
+/// Limits the requests that were due and never sent to the number that was `left`: a schedule has
+/// no end, but `-n` is one.
+fn limit_never_sent(threads: &mut [Finished], mut left: u64) {
+    for thread in threads {
+        thread.never_sent = thread.never_sent.min(left);
+        left -= thread.never_sent;
+    }
 }
 
 /// Starts the threads that make the load.
@@ -180,6 +190,26 @@ mod tests {
         assert_eq!([0, 1, 199, 200, 399].map(of), [1; 5]);
         assert_eq!([400, 2000, 2199, 360_000].map(of), [2, 10, 10, 1800]);
         assert_eq!(ticks_per_interval(4000 * TICK, 2 * TICK), 10);
+    }
+
+    #[test]
+    fn requests_beyond_the_number_of_the_run_are_not_missing() {
+        let thread = |never_sent| Finished {
+            served: Vec::new(),
+            opened: Vec::new(),
+            held: 0,
+            unanswered: 0,
+            never_sent,
+            longest_wait: 0,
+            thread: crate::cpu::Spent { cpu: 0, waited: 0, elapsed: 1 },
+            ended: 0,
+        };
+        let limited = |left| {
+            let mut threads = [3, 0, 5].map(thread);
+            limit_never_sent(&mut threads, left);
+            threads.map(|thread| thread.never_sent)
+        };
+        assert_eq!([0, 2, 7, 9].map(limited), [[0; 3], [2, 0, 0], [3, 0, 4], [3, 0, 5]]);
     }
 
     #[test]

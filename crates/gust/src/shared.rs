@@ -78,6 +78,12 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of requests that no thread has claimed. It is very large if there is no
+    /// limit.
+    pub(crate) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn note_opened(&self) {
         self.opened.fetch_add(1, Ordering::Relaxed);
     }
@@ -156,6 +162,13 @@ impl Budget {
     /// Returns whether no request is left, without taking one.
     pub(crate) fn is_used_up(&self, shared: &Shared) -> bool {
         self.is_limited && self.claimed == 0 && shared.left.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns the requests that were claimed and not taken, at the end of the thread.
+    pub(crate) fn give_back(&mut self, shared: &Shared) {
+        if self.is_limited {
+            shared.left.fetch_add(std::mem::take(&mut self.claimed), Ordering::Relaxed);
+        }
     }
 
     fn claim(&mut self, shared: &Shared) {

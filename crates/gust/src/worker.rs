@@ -436,6 +436,7 @@ impl<'a> Worker<'a> {
             .share
             .filter(|_| !self.source.is_used_up())
             .map(|share| (share.overdue(now), share.next_due()));
+        self.source.budget.give_back(self.shared);
         let oldest_due = overdue.filter(|&(count, _)| count > 0).map(|(_, due)| due);
         let since = oldest.chain(oldest_due);
         Finished {

@@ -1,11 +1,12 @@
 //! Constant rates: the number of requests, and the latencies when the server pauses.
 
+use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::{count, errors, measure, number};
-use crate::servers::{HELLO, always, each_request};
+use crate::servers::{HELLO, always, each_connection, each_request};
 
 #[test]
 fn a_rate_is_kept() {
@@ -79,4 +80,16 @@ fn a_connection_per_request_can_have_a_rate() {
     let due = count(&run, "requests") + count(&run, "never_sent");
     assert!((195..=201).contains(&due) && errors(&run) == 0, "{run}");
     assert_eq!(count(&run, "connect.count"), count(&run, "requests"));
+}
+
+#[test]
+fn no_more_requests_are_missing_than_were_asked_for() {
+    let port = each_connection(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    for threads in [1, 2] {
+        let (run, _) = measure(&format!(":{port} -c 2 -t {threads} -r 10k -n 100 -d 500ms"));
+        let all = count(&run, "requests") + count(&run, "never_sent");
+        assert_eq!((count(&run, "requests"), all), (2, 100), "{run}");
+    }
 }
