@@ -8,14 +8,12 @@ use http::Method;
 
 use crate::target::Address;
 use crate::tls::Tls;
+use crate::url_list::WEIGHTS_MAX;
 use crate::verify::{Digest, ResponseSummary, Statuses, Verify};
 use crate::websocket::WebSocket;
 
 /// Largest buffer with copies of the same request, from which a pipeline is written.
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
-
-/// Most entries in the expanded order of weighted requests.
-const ORDER_LEN_MAX: u64 = 100_000;
 
 /// All settings of a run.
 #[derive(Debug)]
@@ -119,16 +117,16 @@ impl Requests {
     /// Returns weighted requests in an order that spreads them evenly: at each step, every request
     /// is as near to its share as possible.
     pub(crate) fn new(weighted: Vec<(u64, Template)>) -> Result<Self, String> {
-        let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
+        let total = weighted.iter().fold(0_u64, |total, &(weight, _)| total.saturating_add(weight));
         if weighted.iter().any(|&(weight, _)| weight == 0) || weighted.len() > usize::from(u16::MAX)
         {
             return Err(
                 "weights must be whole numbers from 1, for at most 65,535 requests".to_owned()
             );
         }
-        if total > ORDER_LEN_MAX {
+        if total > WEIGHTS_MAX {
             return Err(format!(
-                "the sum of all weights is {total}, but must not exceed {ORDER_LEN_MAX}"
+                "the sum of all weights is {total}, but must not exceed {WEIGHTS_MAX}"
             ));
         }
         let weights: Vec<i64> =
@@ -253,8 +251,9 @@ mod tests {
     #[test]
     fn weights_are_bounded() {
         assert!(Requests::new(vec![(0, get("/"))]).is_err());
-        assert!(Requests::new(vec![(ORDER_LEN_MAX, get("/"))]).is_ok());
-        assert!(Requests::new(vec![(ORDER_LEN_MAX, get("/")), (1, get("/"))]).is_err());
+        assert!(Requests::new(vec![(WEIGHTS_MAX, get("/"))]).is_ok());
+        assert!(Requests::new(vec![(WEIGHTS_MAX, get("/")), (1, get("/"))]).is_err());
+        assert!(Requests::new(vec![(u64::MAX, get("/")), (2, get("/"))]).is_err());
         assert!(
             Requests::new(vec![(u64::from(u32::MAX), get("/"))])
                 .unwrap_err()

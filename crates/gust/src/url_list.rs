@@ -4,6 +4,9 @@ use http::Method;
 
 use crate::target::Target;
 
+/// The largest sum of all weights: the order of the requests has as many entries.
+pub(crate) const WEIGHTS_MAX: u64 = 100_000;
+
 /// One line of a file of requests.
 pub(crate) struct UrlLine {
     pub(crate) weight: u64,
@@ -21,8 +24,13 @@ impl UrlLine {
         let mut words: Vec<_> = line.split_whitespace().collect();
         let path = words.pop().unwrap_or_default();
         let weight = words.first().and_then(|word| word.parse().ok());
-        if weight.is_some() {
+        if let Some(weight) = weight {
             words.remove(0);
+            if weight > WEIGHTS_MAX {
+                return Err(format!(
+                    "line {number}: the weight is {weight}, but must not exceed {WEIGHTS_MAX}"
+                ));
+            }
         }
         let method = words
             .pop()
@@ -65,6 +73,9 @@ mod tests {
         assert_eq!(of("DELETE /a"), Ok(Some((1, Some(Method::DELETE), "/a".to_owned()))));
         assert_eq!(of("# a comment"), Ok(None));
         assert!(of("3 4 5 /a").unwrap_err().contains("line 7"));
+        let heavy = of("18446744073709551615 /a").unwrap_err();
+        assert!(heavy.starts_with("line 7: the weight is 18446744073709551615"), "{heavy}");
+        assert!(of("100001 /a").is_err() && of("100000 /a").is_ok());
         assert!(of("a").unwrap_err().contains("[WEIGHT] [METHOD] /PATH"));
         assert!(of("GE@T /a").unwrap_err().contains("is not a method"));
     }
