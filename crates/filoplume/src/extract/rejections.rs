@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(
             shown(&ClaimsRejection::Data { claim: "admin".to_owned(), source }),
             "401 www-authenticate: Bearer realm=\"protected\", error=\"invalid_token\", \
-             error_description=\"the token lacks a claim\""
+             error_description=\"the token's claims are not the expected ones\""
         );
     }
 

@@ -142,7 +142,8 @@ impl ServerBuilder {
     /// ```no_run
     /// use filoplume_runtime::{Request, Server};
     ///
-    /// let server = Server::builder().hot_restart("/run/app/restart.sock")?.bind("0.0.0.0:80")?.build()?;
+    /// let builder = Server::builder().hot_restart("/run/app/restart.sock")?;
+    /// let server = builder.bind("0.0.0.0:80")?.build()?;
     /// server.serve(|_: Request| "Hello!")?;
     /// # Ok::<(), filoplume_runtime::Error>(())
     /// ```

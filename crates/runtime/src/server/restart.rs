@@ -23,8 +23,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::bounded;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use socket2::{SockRef, Socket};
 
 use super::passing::{Item, receive, send_connection, send_end, send_socket};
@@ -114,18 +113,18 @@ impl Restart {
         // The threads are started before the old process gives anything up. They wait for what they
         // need, and end if that never comes.
         let name = engine.config.thread_name.clone();
-        let (offer, offers) = bounded::<(Arc<Offer>, UnixPath)>(1);
+        let (offer, offered) = later::<(Arc<Offer>, UnixPath)>();
         let waits = Arc::clone(engine);
         spawn(&name, "control", move || {
-            if let Ok((offer, path)) = offers.recv() {
+            if let Some((offer, path)) = offered.wait() {
                 wait_for_successor(&waits, &control, path, &offer);
             }
         })?;
         if let Some(mut stream) = predecessor {
-            let (receive, receives) = bounded(1);
+            let (receive, received) = later();
             let receiver = Arc::clone(engine);
             spawn(&name, "takeover", move || {
-                if let Ok(stream) = receives.recv() {
+                if let Some(stream) = received.wait() {
                     receive_connections(&receiver, stream);
                     receiver.end_receiving();
                 }
@@ -136,10 +135,10 @@ impl Restart {
             // The old process may have long requests to finish.
             stream.set_read_timeout(None)?;
             engine.begin_receiving();
-            let _ = receive.send(stream);
+            receive.give(stream);
         }
         let stops = Arc::new(Offer::default());
-        let _ = offer.send((Arc::clone(&stops), UnixPath::new(self.path)));
+        offer.give((Arc::clone(&stops), UnixPath::new(self.path)));
         engine.on_begin_to_stop(move || {
             // Wakes the thread that accepts.
             if stops.end() {
@@ -147,6 +146,58 @@ impl Restart {
             }
         });
         Ok(())
+    }
+}
+
+/// What a thread gets after it was started. A channel does the same, and would make each program
+/// larger by 15 KB for each type.
+struct Later<T> {
+    value: Mutex<Value<T>>,
+    given: Condvar,
+}
+
+enum Value<T> {
+    Awaited,
+    Given(T),
+    /// It never comes.
+    Over,
+}
+
+struct Giver<T>(Arc<Later<T>>);
+
+struct Waiter<T>(Arc<Later<T>>);
+
+fn later<T>() -> (Giver<T>, Waiter<T>) {
+    let later = Arc::new(Later { value: Mutex::new(Value::Awaited), given: Condvar::new() });
+    (Giver(Arc::clone(&later)), Waiter(later))
+}
+
+impl<T> Giver<T> {
+    fn give(self, value: T) {
+        *self.0.value.lock() = Value::Given(value);
+    }
+}
+
+impl<T> Drop for Giver<T> {
+    fn drop(&mut self) {
+        let mut value = self.0.value.lock();
+        if matches!(*value, Value::Awaited) {
+            *value = Value::Over;
+        }
+        drop(value);
+        self.0.given.notify_one();
+    }
+}
+
+impl<T> Waiter<T> {
+    /// Returns `None` if the giver was dropped.
+    fn wait(self) -> Option<T> {
+        let mut value = self.0.value.lock();
+        self.0.given.wait_while(&mut value, |value| matches!(value, Value::Awaited));
+        match std::mem::replace(&mut *value, Value::Over) {
+            Value::Given(value) => Some(value),
+            Value::Awaited | Value::Over => None,
+        }
     }
 }
 
@@ -314,7 +365,7 @@ fn reserve_descriptors(stream: &UnixStream, connections: usize) {
 /// Sends connections to the new process until all are sent or closed.
 fn give_connections(engine: &Engine, stream: &UnixStream) {
     tracing::info!(phase = "draining", "a new process has taken over: handing connections over");
-    let (flushed, is_flushed) = bounded(0);
+    let (flushed, is_flushed) = crossbeam_channel::bounded(0);
     let (mut sent, mut lost) = (0_u64, 0_u64);
     for connection in engine.begin_handover(is_flushed) {
         // After an error a part of a message may have been sent, so nothing may follow it.
