@@ -1,14 +1,17 @@
 //! The test client: what it sends, what it keeps, and the messages of its assertions.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use filoplume::Peer;
 use filoplume::prelude::*;
 use filoplume::response::Reader;
 use filoplume::testing::MultipartForm;
+use filoplume::{Body, Peer, ServerConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -93,6 +96,88 @@ fn a_content_can_be_sent_in_chunks() {
     client.post("/").body("x".repeat(2500)).chunked().send().assert_text("None 2500");
     client.post("/").body("x".repeat(2500)).send().assert_text("Some(2500) 2500");
     client.post("/").body("").chunked().send().assert_text("None 0");
+}
+
+/// The longest content of [`reads_to_its_end`].
+const CONTENT_BYTES_MAX: usize = 2_000_000;
+
+/// Returns an app whose handler reads the content as it arrives, and answers a failed read itself.
+fn reads_to_its_end() -> App {
+    let config = ServerConfig::default()
+        .content_bytes_max(CONTENT_BYTES_MAX as u64)
+        .buffered_content_bytes_max(1000);
+    let app = App::new().get("/", || "next").post("/unread", |_: Body| "not read");
+    app.config(config).post("/", |mut body: Body| {
+        let (length, mut content) = (body.len(), Vec::new());
+        let result = body.read_to_end(&mut content);
+        let status = if result.is_ok() { StatusCode::OK } else { StatusCode::IM_A_TEAPOT };
+        (status, format!("{length:?}, read {}: {result:?}", content.len()))
+    })
+}
+
+/// Returns what a server answers to a peer that sends this and ends.
+fn answer_of_server(request: &str) -> Result<String> {
+    let server = reads_to_its_end().start("127.0.0.1:0")?;
+    let mut stream = TcpStream::connect(server.local_addr())?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.write_all(request.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    server.shutdown();
+    Ok(answer)
+}
+
+/// Regression: a truncated content ended like a complete one, and a malformed or too long one was
+/// refused without a call of the handler.
+#[test]
+fn a_streamed_content_fails_as_it_does_on_a_server() {
+    let begun = "x".repeat(3000);
+    let chunk = format!("Transfer-Encoding: chunked\r\n\r\nbb8\r\n{begun}\r\n");
+    let next = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (target, what, status, rest) in [
+        ("/", "a truncated content", "418", format!("Content-Length: 2000000\r\n\r\n{begun}")),
+        ("/", "a truncated chunk", "418", format!("{chunk}5\r\nab")),
+        ("/", "no last chunk", "418", chunk.clone()),
+        ("/", "too long a content", "418", format!("{chunk}1e8480\r\nab")),
+        ("/", "a broken chunk", "418", format!("{chunk}xyz\r\nab")),
+        ("/", "a complete content", "200", format!("Content-Length: 3000\r\n\r\n{begun}{next}")),
+        ("/", "complete chunks", "200", format!("{chunk}0\r\n\r\n{next}")),
+        (
+            "/",
+            "a content that ends too early to be streamed",
+            "",
+            "Content-Length: 9\r\n\r\na".into(),
+        ),
+        ("/unread", "too long a content", "200", format!("{chunk}1e8480\r\nab")),
+        ("/unread", "a truncated chunk", "200", format!("{chunk}5\r\nab")),
+        ("/unread", "complete chunks", "200", format!("{chunk}0\r\n\r\n{next}")),
+    ] {
+        let request = format!("POST {target} HTTP/1.1\r\nHost: a\r\n{rest}");
+        let of_client = String::from_utf8(reads_to_its_end().test().raw(&request)).unwrap();
+        let of_server = answer_of_server(&request).unwrap();
+        let lines = |answer: &str| -> Vec<String> {
+            answer.lines().filter(|line| !line.starts_with("date:")).map(str::to_owned).collect()
+        };
+        assert_eq!(lines(&of_client), lines(&of_server), "{target} {what}");
+        assert_eq!(
+            of_server.get(9..12).unwrap_or_default(),
+            status,
+            "{target} {what}: {of_server}"
+        );
+        assert_eq!(
+            of_server.ends_with("next"),
+            rest.ends_with(next),
+            "{target} {what}: {of_server}"
+        );
+    }
+    let answer = reads_to_its_end()
+        .test()
+        .post("/")
+        .body(vec![b'x'; CONTENT_BYTES_MAX + 1])
+        .chunked()
+        .send();
+    answer.assert_status(418).assert_contains("InvalidData");
 }
 
 #[test]

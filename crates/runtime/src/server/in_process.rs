@@ -12,12 +12,14 @@ use crate::budget::descriptors::Descriptors;
 use crate::budget::memory::Memory;
 #[cfg(feature = "spool")]
 use crate::budget::spool::SpoolSpace;
+use crate::budget::streams::Streams;
 use crate::buffers::{Buffers, Content as Unread};
+use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::protocol::Step;
 use crate::protocol::http::{ContentPlan, Http, Responded, Streaming};
-use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
+use crate::service::body::{Body, ContentStream, StreamReturn};
 use crate::service::incomplete::{GivenId, Incomplete};
 use crate::service::mailbox::WakeConnection;
 use crate::service::panics::take_caught;
@@ -186,26 +188,20 @@ impl Exchange<'_> {
         }
     }
 
-    /// Decodes a content that is long or of unknown length, as far as it was sent, and calls the
-    /// handler.
+    /// Calls the handler with a content that is long or of unknown length, and that it reads as on
+    /// a server. After what was sent, it reads that the peer has ended.
     fn stream(&mut self, streaming: Streaming, buffers: &mut Buffers) {
-        let Streaming { mut request, route, content: Streamed { mut decoder, prefix, .. } } =
-            streaming;
-        let mut content = prefix.as_slice().to_vec();
-        loop {
-            let decoded = match decoder.decode(buffers.input.unread()) {
-                Ok(decoded) => decoded,
-                Err(error) => return self.http.refuse_content(error, request),
-            };
-            content.extend_from_slice(buffers.input.unread().get(decoded.data).unwrap_or_default());
-            buffers.input.consume(decoded.consumed);
-            if decoded.consumed == 0 {
-                break;
-            }
-        }
-        let returns = Arc::new(StreamReturn::default());
-        returns.leave(StreamLeft { is_stuck: !decoder.is_complete(), decoder, unread: Vec::new() });
-        request.set_body(Body::from(content));
+        let Streaming { mut request, route, content } = streaming;
+        // Threads are not scarce, because no other connection needs one.
+        let Some(open) = Streams::new(usize::MAX).open(None) else { return };
+        let pace = Pace::new(
+            buffers.clock.now(),
+            self.config.content_timeout,
+            self.config.bytes_per_second_min,
+        );
+        let unread = buffers.input.take_rest();
+        let (stream, returns) = ContentStream::new(open, content, unread, pace);
+        request.set_stream(Body::from_stream(stream), &returns);
         self.call(request, route, Some(returns), buffers);
     }
 

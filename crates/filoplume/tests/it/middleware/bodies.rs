@@ -113,14 +113,15 @@ fn each_source_can_be_turned_off() {
     client.post("/notes/1?verb=DELETE").send().assert_status(400);
 }
 
+fn length_of(mut body: Body) -> Result<String> {
+    let mut content = Vec::new();
+    body.read_to_end(&mut content)?;
+    Ok(format!("{} bytes", content.len()))
+}
+
 /// Returns the response of a handler for `PUT`, behind a limit of 10 bytes, to a chunked `POST` of
 /// this length over a socket.
 fn put_in_chunks(app: App, length: usize) -> String {
-    let length_of = |mut body: Body| -> Result<String> {
-        let mut content = Vec::new();
-        body.read_to_end(&mut content)?;
-        Ok(format!("{} bytes", content.len()))
-    };
     let app = app.put("/", length_of).with(BodyLimit::new(10)).with(MethodOverride::new());
     let app = app.start("127.0.0.1:0").unwrap();
     let mut socket = TcpStream::connect(app.local_addr()).unwrap();
@@ -141,16 +142,13 @@ fn the_limit_of_the_new_route_applies() {
     let apps: [fn() -> App; 2] =
         [App::new, || App::new().route("/", post(|| "posted").content_bytes_max(1_000_000))];
     for app in apps {
-        let client = app()
-            .put("/", |_: Body| "put")
-            .with(BodyLimit::new(10))
-            .with(MethodOverride::new())
-            .test();
+        let client =
+            app().put("/", length_of).with(BodyLimit::new(10)).with(MethodOverride::new()).test();
         let put = |length| {
             let request = client.post("/").header("x-http-method-override", "PUT");
             request.chunked().body("x".repeat(length)).send()
         };
-        put(10).assert_text("put");
+        put(10).assert_text("10 bytes");
         put(11).assert_status(413);
         assert!(put_in_chunks(app(), 10).ends_with("10 bytes"));
         let refused = put_in_chunks(app(), 11);

@@ -37,7 +37,8 @@ const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// The reading half of a connection, owned by a handler. When it is dropped it leaves its state in
 /// `returns`, for the thread that continues the connection.
 pub(crate) struct ContentStream {
-    /// `None` until the handler has its thread: see [`open`](Self::open).
+    /// `None` until the handler has its thread: see [`open`](Self::open). A stream without a
+    /// connection is never opened: its peer has sent what is in `prefix` and `unread`, and ended.
     transport: Option<Transport>,
     /// The descriptor of the transport.
     held: Option<HeldDescriptor>,
@@ -408,7 +409,7 @@ impl ContentStream {
 }
 
 fn opened(transport: &mut Option<Transport>) -> io::Result<&mut Transport> {
-    transport.as_mut().ok_or_else(|| io::Error::other("the content is not open yet"))
+    transport.as_mut().ok_or_else(|| ContentError::Ended.into())
 }
 
 impl Read for ContentStream {
