@@ -6,12 +6,16 @@ use filoplume_runtime::{Method, Peer, ServerConfig, Service, answer_in_process};
 use parking_lot::Mutex;
 
 use super::cookies::CookieJar;
-use super::request::TestRequest;
+use super::request::{DEFAULT_HOST, TestRequest};
 use crate::app::App;
 use crate::routing::Router;
 use crate::serve::AppService;
 
 /// Calls an app in process. Created by [`App::test`] and [`Router::test`].
+///
+/// It keeps cookies as a browser does, and sends them back. It ignores those that browsers refuse,
+/// such as one with `SameSite=None` and without `Secure`, or with the `Domain` of another host. The
+/// host is `localhost`, unless the request has a header `host`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -186,7 +190,7 @@ impl TestClient {
     /// ```
     pub fn set_cookie(&self, name: &str, value: &str) {
         if let Some(jar) = &self.jar {
-            jar.lock().store(&format!("{name}={value}; Path=/; Secure"), "/");
+            jar.lock().store(&format!("{name}={value}; Path=/; Secure"), "/", DEFAULT_HOST);
         }
     }
 
@@ -225,11 +229,16 @@ impl TestClient {
         self.jar.as_ref().map(|jar| jar.lock().cookies_for(path)).unwrap_or_default()
     }
 
-    /// Stores the cookies that a response to a request for `path` sets.
-    pub(super) fn keep_cookies<'c>(&self, path: &str, set_cookies: impl Iterator<Item = &'c str>) {
+    /// Stores the cookies that a response to a request for `path` at `host` sets.
+    pub(super) fn keep_cookies<'c>(
+        &self,
+        path: &str,
+        host: &str,
+        set_cookies: impl Iterator<Item = &'c str>,
+    ) {
         if let Some(jar) = &self.jar {
             let mut jar = jar.lock();
-            set_cookies.for_each(|set_cookie| jar.store(set_cookie, path));
+            set_cookies.for_each(|set_cookie| jar.store(set_cookie, path, host));
         }
     }
 }

@@ -19,6 +19,9 @@ use super::target::path_of;
 /// Length of a chunk: short, so that there are several.
 const CHUNK_BYTES: usize = 1000;
 
+/// The host of requests that do not name one.
+pub(super) const DEFAULT_HOST: &str = "localhost";
+
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A request to an app.
@@ -406,8 +409,18 @@ impl<'a> TestRequest<'a> {
             body: body.unwrap_or_default().into_owned(),
         };
         let response = TestResponse::parse(&answer, request);
-        self.client.keep_cookies(&path, response.headers_all("set-cookie"));
+        self.client.keep_cookies(&path, self.host(), response.headers_all("set-cookie"));
         response
+    }
+
+    /// Returns the host of the request: that of an absolute target, or of its header.
+    fn host(&self) -> &str {
+        if let Some((_, rest)) = self.target.split_once("://") {
+            return rest.split(['/', '?']).next().unwrap_or_default();
+        }
+        let mut headers = self.headers.iter();
+        let own = headers.find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        own.map_or(DEFAULT_HOST, |(_, host)| host)
     }
 
     /// Returns the lines of the head, as they are sent.
@@ -417,7 +430,7 @@ impl<'a> TestRequest<'a> {
             |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
         let mut add = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
         if !has("host") {
-            add("host", "localhost");
+            add("host", DEFAULT_HOST);
         }
         for (name, value) in &self.headers {
             add(name, value);
