@@ -41,6 +41,8 @@
 //! [`Io::pause`]: filoplume_runtime::tcp::Io::pause
 
 use std::cell::RefCell;
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -122,21 +124,20 @@ impl Drop for Overrun {
 /// A member that is behind, and the senders that wait for it.
 pub(super) struct Behind {
     since: Instant,
-    senders: Vec<Weak<Outbox>>,
+    /// In the order in which they were noted, by their ids.
+    senders: Distinct<u64, Weak<Outbox>>,
 }
 
 impl Behind {
     pub(super) fn new() -> Self {
-        Self { since: Instant::now(), senders: Vec::new() }
+        Self { since: Instant::now(), senders: Distinct::new() }
     }
 
     /// Notes a sender. Returns how long it waits at most, or `None` if it does not wait.
     pub(super) fn wait(&mut self, sender: &Arc<Outbox>) -> Option<Duration> {
         let left = PATIENCE.checked_sub(self.since.elapsed()).filter(|left| !left.is_zero())?;
         // The sender may have been noted before, and woken for another reason.
-        if !self.senders.iter().any(|noted| noted.as_ptr() == Arc::as_ptr(sender)) {
-            self.senders.push(Arc::downgrade(sender));
-        }
+        self.senders.insert_with(sender.id, || Arc::downgrade(sender));
         Some(left)
     }
 
@@ -152,8 +153,28 @@ impl Behind {
     }
 
     pub(super) fn wake_senders(self) {
-        for sender in self.senders.iter().filter_map(Weak::upgrade) {
+        for sender in self.senders.values.iter().filter_map(Weak::upgrade) {
             sender.wake();
+        }
+    }
+}
+
+/// Values with different keys, in the order in which they were inserted. Senders insert themselves
+/// under the locks of the room and of the member, so this must not take longer the more there are.
+struct Distinct<K, V> {
+    keys: HashSet<K>,
+    values: Vec<V>,
+}
+
+impl<K: Eq + Hash, V> Distinct<K, V> {
+    fn new() -> Self {
+        Self { keys: HashSet::new(), values: Vec::new() }
+    }
+
+    /// Inserts a value, unless there is one with this key.
+    fn insert_with(&mut self, key: K, value: impl FnOnce() -> V) {
+        if self.keys.insert(key) {
+            self.values.push(value());
         }
     }
 }
@@ -167,6 +188,8 @@ impl Behind {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use filoplume_websocket::Encoder;
 
     use super::super::outbox::{Bounds, Form};
@@ -185,14 +208,45 @@ mod tests {
         for sender in [&first, &second, &first] {
             assert!(behind.wait(sender).is_some_and(|left| left <= PATIENCE));
         }
-        assert_eq!(behind.senders.len(), 2, "each is woken once");
+        assert_eq!(behind.senders.values.len(), 2, "each is woken once");
 
         behind.wait_as_if_for(PATIENCE);
         assert!(!behind.has_time());
         assert_eq!(behind.wait(&sender(3)), None);
-        assert_eq!(behind.senders.len(), 2);
+        assert_eq!(behind.senders.values.len(), 2);
         behind.start_again();
         assert!(behind.has_time() && behind.wait(&first).is_some());
+    }
+
+    /// Regression: each of many senders was compared with all others, while the room was locked.
+    #[test]
+    fn many_senders_are_noted_again_without_comparing_all_of_them() {
+        const SENDERS: u64 = 2000;
+
+        thread_local! {
+            static COMPARED: Cell<u64> = const { Cell::new(0) };
+        }
+
+        #[derive(Hash)]
+        #[expect(clippy::derived_hash_with_manual_eq, reason = "equality is that of the ids")]
+        struct Counted(u64);
+
+        impl PartialEq for Counted {
+            fn eq(&self, other: &Self) -> bool {
+                COMPARED.set(COMPARED.get() + 1);
+                self.0 == other.0
+            }
+        }
+
+        impl Eq for Counted {}
+
+        let mut noted = Distinct::new();
+        for id in (0..SENDERS).chain((0..SENDERS).rev()) {
+            noted.insert_with(Counted(id), || id);
+        }
+        assert!(noted.values.iter().copied().eq(0..SENDERS), "each once, in their order");
+        let compared = COMPARED.get();
+        assert!(compared <= 4 * SENDERS, "{compared} comparisons");
     }
 
     #[test]
