@@ -34,7 +34,9 @@ use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
 use crate::engine::pull_queue::PullQueue;
 use crate::engine::{Backend, Engine};
-use crate::error::{Kind, Result};
+#[cfg(unix)]
+use crate::error::Kind;
+use crate::error::Result;
 use crate::metrics::Metrics;
 use crate::queue::RecvError;
 use crate::service::stopping::Stopping;
